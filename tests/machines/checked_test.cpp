@@ -4,6 +4,7 @@
 
 #include "redblue/kernels/registry.hpp"
 #include "redblue/language/error.hpp"
+#include "redblue/machines/counting.hpp"
 
 /// The referee itself: each rule, broken once.
 namespace redblue::test {

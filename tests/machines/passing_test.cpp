@@ -56,21 +56,21 @@ class Recorder : public MachineFace<Recorder> {
   index_t depth_ = 0;
 };
 
-constexpr Block kIn{.array = SlowArray::Q, .row = 5, .col = 2, .shape = {3, 4}};
-constexpr Block kOut{.array = SlowArray::O, .row = 1, .col = 0, .shape = {3, 4}};
+constexpr Block kPassed{.array = SlowArray::Q, .row = 5, .col = 2, .shape = {3, 4}};
+constexpr Block kPassedBack{.array = SlowArray::O, .row = 1, .col = 0, .shape = {3, 4}};
 
 /// Every primitive and every hint, two rounds of them.
 template <class M>
 void say_everything(M& m) {
   static_assert(DataMachine<M>);
   m.each(2, [&](M& w, index_t) {
-    w.read_hint(kIn);
-    const auto loaded = w.load(kIn);
-    const auto fresh = w.alloc(kOut);
+    w.read_hint(kPassed);
+    const auto loaded = w.load(kPassed);
+    const auto fresh = w.alloc(kPassedBack);
     w.compute(kernel::Copy{}, fresh, loaded);
     EXPECT_EQ(decide(w, loaded.part({1, 1}), 9), 7);
-    w.store(fresh, kOut);
-    w.update(kernel::MergeOutput{}, kOut, loaded.cols(1), loaded.cols(3), loaded);
+    w.store(fresh, kPassedBack);
+    w.update(kernel::MergeOutput{}, kPassedBack, loaded.cols(1), loaded.cols(3), loaded);
   });
 }
 

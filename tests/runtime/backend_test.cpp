@@ -47,11 +47,11 @@ class Recording : public Backend {
 };
 
 constexpr index_t kRows = 24, kFeatures = 8;
-Problem problem() { return {.n_q = kRows, .n_k = kRows, .d = kFeatures, .d_v = kFeatures}; }
+Problem square() { return {.n_q = kRows, .n_k = kRows, .d = kFeatures, .d_v = kFeatures}; }
 
-struct Arrays {
+struct Squares {
   std::vector<float> q = std::vector<float>(kRows * kFeatures), o = q;
-  Arrays() {
+  Squares() {
     for (std::size_t i = 0; i < q.size(); ++i) q[i] = static_cast<float>(i % 7) - 3;
   }
   Tensors tensors() {
@@ -63,8 +63,8 @@ struct Arrays {
 using Heard = std::vector<std::string>;
 
 TEST(Backend, IsAskedWhatARunAsksRamAndGivesTheSameBits) {
-  const plan::Plan plan = plan::make_plan(problem(), {.M = 300, .schedule = "flash"});
-  Arrays mine, of_ram;
+  const plan::Plan plan = plan::make_plan(square(), {.M = 300, .schedule = "flash"});
+  Squares mine, of_ram;
   const Recording recording;
   const RunOptions options{.backend = &recording};
   RunMemo memo;
@@ -77,16 +77,15 @@ TEST(Backend, IsAskedWhatARunAsksRamAndGivesTheSameBits) {
 }
 
 TEST(Backend, SaysWhatItTakes) {
-  const plan::Plan plan = plan::make_plan(problem(), {.M = 300, .schedule = "flash"});
-  Arrays arrays;
+  const plan::Plan plan = plan::make_plan(square(), {.M = 300, .schedule = "flash"});
+  Squares arrays;
   const Recording recording;
   const RunOptions options{.threads = 1, .backend = &recording}, in_ram{.threads = 1};
   const Words of_ram = run_bytes(plan, arrays.tensors(), in_ram);
   EXPECT_EQ(run_bytes(plan, arrays.tensors(), options), of_ram + Recording::kPage);
   // A plan that may take what RAM takes is none for a backend that takes more.
   const auto capped = [&](const RunOptions& run) {
-    return plan::make_plan(problem(),
-                           {.M = 300, .schedule = "flash", .cap = memory_cap(of_ram, arrays.tensors(), run)});
+    return plan::make_plan(square(), {.M = 300, .schedule = "flash", .cap = memory_cap(of_ram, arrays.tensors(), run)});
   };
   EXPECT_NO_THROW(capped(in_ram));
   EXPECT_THROW(capped(options), Error);
@@ -94,7 +93,7 @@ TEST(Backend, SaysWhatItTakes) {
 }
 
 TEST(Backend, SaysWhatItDoesNotHold) {
-  const plan::Plan plan = plan::make_plan(problem(), {.M = 300});
+  const plan::Plan plan = plan::make_plan(square(), {.M = 300});
   std::vector<double> q(kRows * kFeatures), o(q.size());
   const std::array<index_t, 4> shape{1, 1, kRows, kFeatures};
   const Recording recording;
@@ -106,7 +105,7 @@ TEST(Backend, SaysWhatItDoesNotHold) {
 }
 
 TEST(Backend, Counts) {
-  Problem p = problem();
+  Problem p = square();
   p.op = Operation::backward;
   p.forward_given = false;
   const plan::Plan plan = plan::make_plan(p, {.M = 600});

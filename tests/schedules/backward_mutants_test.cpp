@@ -21,16 +21,16 @@ Mask causal(index_t offset) { return {.hi = offset + 1}; }
 Sizes masked_gradient() { return {7, 9, 3, 2, causal(2), false}; }
 Sizes plain_gradient() { return {7, 9, 3, 2, {}, false}; }
 /// Queries leave before others enter, and rings wrap.
-Sizes window() { return {9, 9, 3, 2, {.lo = -2, .hi = 3}, true}; }
+Sizes square_window() { return {9, 9, 3, 2, {.lo = -2, .hi = 3}, true}; }
 
 const MaterialisedBackward::Tiling kPhases{{0, 3, 2}, {1, 2, 1}, {2, 2}, {3, 2}, {4, 1}};
 /// The phase of `materialised` that forms dS.
-const Is forms_dS = touches(D) && !stores(D);
+const Is forms_dS_or_D = touches(D) && !stores(D);
 
 Trace dS_before_dV(const Trace& right) {
   std::vector<Operations> phases = phases_of(right);
   const auto begin = std::ranges::find_if(phases, [](const auto& p) { return has(p, stores(dV)); });
-  std::stable_partition(begin, phases.end(), [](const auto& p) { return has(p, forms_dS); });
+  std::stable_partition(begin, phases.end(), [](const auto& p) { return has(p, forms_dS_or_D); });
   return joined(right, phases);
 }
 
@@ -138,9 +138,9 @@ TEST(BackwardMutants, OfMaterialisedAreCaught) {
       {{"forgets D", without_phases(right, stores(D))},
        {"forms D too late", phases_last(right, stores(D))},
        {"forms dV before the probabilities", phases_first(right, stores(dV))},
-       {"forms dS before the probabilities", phases_first(right, forms_dS)},
+       {"forms dS before the probabilities", phases_first(right, forms_dS_or_D)},
        {"forms the probabilities twice", phases_twice(right, forms_P)},
-       {"forms dS twice", phases_twice(right, forms_dS)},
+       {"forms dS twice", phases_twice(right, forms_dS_or_D)},
        {"forgets to transpose P", in_phases(right, stores(dK), untransposed)},
        {"multiplies dV by O", in_phases(right, stores(dV), [](auto& p) { return mixed_up(p, anything(), dO, O); })},
        {"forgets dK", without_phases(right, stores(dK))},
@@ -196,14 +196,14 @@ TEST(BackwardMutants, ThatOnlyNumbersCanTellAreCaughtByNumbers) {
 
 TEST(BackwardMutants, OfRingQueriesAreCaught) {
   const RingQueriesBackward::Tiling t{1, 1};
-  expect_caught<RingQueriesBackward>(window(), t, slips_in_ring_queries(window(), t));
+  expect_caught<RingQueriesBackward>(square_window(), t, slips_in_ring_queries(square_window(), t));
 }
 
 /// The first pass has the larger footprint.
 TEST(BackwardMutants, OfRingTwoPassAreCaught) {
   using S = RingTwoPassBackward;
   const S::Tiling t{2, 1};
-  const Sizes x = window();
+  const Sizes x = square_window();
   std::vector<Mutant> slips = slips_in_ring_two_pass(x, t);
   const Trace right = recorded<S>(x, t);
   slips.push_back({"loads queries whole", with_room(right, computes<kernel::Gemm>(P), t.Br * (x.d - t.bd))});

@@ -24,7 +24,7 @@ using Registered = std::shared_ptr<const plan::Schedule>;
 inline std::vector<Registered> all_schedules() {
   std::vector<Registered> list;
   for (std::size_t op = 0; op < kOperationNames.size(); ++op)
-    for (const Registered& s : plan::Registry::built_in().of(static_cast<Operation>(op))) list.push_back(s);
+    for (const Registered& s : plan::Registry::built_in().of(static_cast<redblue::Operation>(op))) list.push_back(s);
   return list;
 }
 
