@@ -1,4 +1,4 @@
-#include "redblue/methods/kernels/polynomial.hpp"
+#include "redblue/methods/kernels/list.hpp"
 #include "redblue/kernels/implementations.hpp"
 
 #include <gtest/gtest.h>
