@@ -448,9 +448,11 @@ Verification verify_in(const Problem& p, const Tensors& tensors, DType compute, 
   if (const auto& approximation = p.approximation; approximation != nullptr) {
     nearness.range = approximation->score_range();
     nearness.proved = approximation->output_error();
-    const auto why_not = approximation->unproved();
-    nearness.by_rows = approximation->by_rows() && !why_not;
-    nearness.unproved = why_not.value_or("");
+    if (approximation->by_rows()) {
+      const auto why_not = approximation->unproved();
+      nearness.by_rows = !why_not;
+      nearness.unproved = why_not.value_or("");
+    }
     if (monomials.largest_v > 0) nearness.distance /= monomials.largest_v;
     v.nearness = nearness;
   }

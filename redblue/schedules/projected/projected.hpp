@@ -42,6 +42,7 @@ struct Projected : Defaults {
   static constexpr std::string_view label = S::label;
   static constexpr Traits traits = [] {
     Traits t = S::traits;
+    t.accumulates = false;  // its outputs are products with what S writes
     t.modifiers = false;
     return t;
   }();
