@@ -17,7 +17,7 @@ from . import _masks
 from ._arrays import family_of, is_tensor
 from ._calls import Call, call_as_given, call_for, key_as_given, remember
 from ._errors import InvalidProblem, Unsupported
-from ._settings import ARRAYS, OPTIONS, Options, Settings, add_help, settings_of, unknown_options
+from ._settings import ARRAYS, NAMES, OPTIONS, Options, Settings, add_help, settings_of, unknown_options
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -67,9 +67,9 @@ def request(q: Any, k: Any, v: Any, **options: Any) -> Request:
 
 
 def request_of(family: Any, q: Any, k: Any, v: Any, **options: Any) -> Request:
-    if not OPTIONS.keys() >= options.keys():
+    if not NAMES.issuperset(options):
         raise unknown_options("attention", [name for name in options if name not in OPTIONS], OPTIONS)
-    bias, slopes, sinks = (None if options.get(name) is None else family.given(options[name], name) for name in ARRAYS)
+    bias, slopes, sinks = [None if (x := options.get(name)) is None else family.given(x, name) for name in ARRAYS]
     dropout, seed, tolerance = options.get("dropout", 0.0), options.get("seed"), options.get("tolerance")
     if dropout or seed is not None:
         require_seed(seed, dropout)

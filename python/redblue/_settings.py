@@ -73,14 +73,17 @@ OPTIONS = {
         *_LIBRARY.values(),
     )
 }
+NAMES = frozenset(OPTIONS)
 ARRAYS = tuple(o.name for o in OPTIONS.values() if o.array)
 SEQUENCES = tuple(o.name for o in OPTIONS.values() if o.type == "list")
 #: Whether there are slopes and sinks, and the shape of a bias: what a plan depends on of arrays.
 OF_ARRAYS = {"bias": None, "alibi": False, "sinks": False}
 _PLANNED = {o.name: o.default for o in OPTIONS.values() if o.planned} | {"threads": 0}
 
+_DEFAULTS = {**_PLANNED, **OF_ARRAYS}
+
 #: The options of redblue.attention that a plan depends on; see there. A key of the cache of plans.
-Settings = collections.namedtuple("Settings", (*_PLANNED, *OF_ARRAYS), defaults=(*_PLANNED.values(), *OF_ARRAYS.values()))  # type: ignore[misc]
+Settings = collections.namedtuple("Settings", tuple(_DEFAULTS), defaults=tuple(_DEFAULTS.values()))  # type: ignore[misc]
 
 _TYPES = {"bool": bool, "int": int, "float": float, "str": str, "list": Any, "object": Any}
 #: The options of redblue.attention as its caller gives them.
@@ -248,13 +251,17 @@ def converted(name: str, value: Any) -> Any:
 
 def settings_of(options: Any, of_arrays: dict, q: Any = None) -> Any:
     """The settings that options of a call make; unknown ones are left out. `q`: where it has no batch, lengths may be those of none."""
-    values = {"threads": None, **{name: x for name, x in options.items() if name in _PLANNED}}
-    for name, x in values.items():
-        if name in _USED and x is not None and q is not None:
-            values[name] = listed(name, x, 0 in q.shape)
-        else:
-            values[name] = converted(name, x)
-    return Settings(**values, **of_arrays)
+    values = _DEFAULTS.copy()
+    for name, x in options.items():
+        if name in _PLANNED:
+            if q is not None and name in _USED and x is not None:
+                values[name] = listed(name, x, 0 in q.shape)
+            else:
+                values[name] = converted(name, x)
+    if options.get("threads") is None:
+        values["threads"] = default_threads()
+    values.update(of_arrays)
+    return Settings._make(values.values())
 
 
 _USED = ("seqused_q", "seqused_k")

@@ -91,6 +91,7 @@ nb::tuple choice_of(const plan::Plan& plan) {
 
 plan::Plan plan_from(Problem problem, Wanted wanted, const nb::tuple& choice) {
   problem.order = pattern_order_from_name(at<std::string>(choice, 0)).value();
+  wanted.options.reorder = false;
   wanted.options.schedule = at<std::string>(choice, 1);
   const auto schedule = plan::Registry::built_in().find(problem.op, wanted.options.schedule);
   if (schedule == nullptr)
@@ -134,7 +135,6 @@ void set_plan_state(NamedPlan& place, const nb::tuple& state) {
   wanted.threads = at<int>(state, 5);
   std::tie(wanted.multiple, wanted.width, wanted.pad) = at<std::tuple<NamedNumbers, Widths, NamedNumbers>>(state, 6);
   set_values(plan::plan_options(), at<nb::dict>(state, 7), wanted.options);
-  wanted.options.reorder = false;
   new (&place) NamedPlan{plan_from(problem_from(at<nb::tuple>(state, 0)), wanted, at<nb::tuple>(state, 8)), wanted};
 }
 
