@@ -1,0 +1,119 @@
+#!/usr/bin/env bash
+# Usage: add_option.sh BUILD_DIR COMPILER PYTHON FLAGS...
+# Adds an option to a scratch copy of redblue in the three files that say what it is: the member of Problem, its row in the
+# table, and its field in redblue.h. (The fourth is where it acts.) Shows that JSON, the program's flag, its range, the C
+# struct and its defaults have it; and, where PYTHON has nanobind, Python's keywords, their judgement and what is pickled.
+# What reads options is compiled anew; the rest is the library of BUILD_DIR, of which nothing that makes a Problem is called.
+set -euo pipefail
+build=$1 compiler=$2 python=$3
+root=$(cd "$(dirname "$0")/../.." && pwd)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cp -r "$root/redblue" "$root/cli" "$root/python" "$work"
+cd "$work"
+
+insert_before() {  # FILE PATTERN LINE: fails where the pattern is not there
+  grep -q "$2" "$1"
+  sed -i "0,/$2/s//$3\n&/" "$1"
+}
+insert_before redblue/problem/problem.hpp '^  \/\/\/ Throws InvalidProblem naming the offending size' \
+  '  double sharpness = 3;  \/\/\/< scores are multiplied by it'
+insert_before redblue/problem/options.hpp '^      REDBLUE_OPTION(Problem, dropout,' \
+  '      REDBLUE_OPTION(Problem, sharpness, {.help = "factor of scores", .flag = "--sharpness", .allowed = {": give 1 to 9", 1, 9}}),'
+insert_before redblue/c_api/redblue.h '^} redblue_problem;' '  double sharpness; \/* scores are multiplied by it *\/'
+
+cat >main.cpp <<'END'
+#include <redblue.h>
+
+#include <iostream>
+
+#include "cli/flags.hpp"
+#include "cli/json.hpp"
+#include "cli/options.hpp"
+#include "redblue/c_api/structs.hpp"
+#include "redblue/language/error.hpp"
+
+using namespace redblue;
+
+void require(bool right, const char* what) {
+  if (right) return;
+  std::cerr << "not so: " << what << '\n';
+  std::exit(1);
+}
+
+int main() {
+  cli::ProblemFlags flags;
+  cli::Program program("", "", "");
+  const cli::Command command = program.command("plan", "");
+  flags.add_others(command, true);
+  command.does([] { return 7; });
+  const char* words[] = {"redblue", "plan", "--sharpness", "4"};
+  require(program.run(4, const_cast<char**>(words)) == 7, "the program takes the flag");
+  Problem p{.n_q = 5, .n_k = 5, .d = 2, .d_v = 2};
+  require(!cli::to_json(p).contains("sharpness"), "JSON leaves defaults out");
+  flags.apply_to(p);
+  require(p.sharpness == 4 && cli::to_json(p)["sharpness"] == 4, "JSON has what the flag says");
+
+  p.sharpness = 10;
+  try {
+    p.validate();
+    require(false, "the range is judged");
+  } catch (const InvalidProblem& e) {
+    require(std::string(e.what()) == "sharpness = 10: give 1 to 9", e.what());
+  }
+  redblue_problem c;
+  redblue_problem_init(&c);
+  require(c.sharpness == 3 && c.struct_size == sizeof c, "the C struct has the default");
+  c.sharpness = 5;
+  require(c_api::problem_of(c).sharpness == 5, "the library reads the C struct");
+}
+END
+sed -i 's/^int main/std::string redblue::cli::not_decimal(const std::string\&) { return ""; }  \/\/ of the rest of the program\n&/' main.cpp
+compile=("$compiler" -std=gnu++20 -O0 -fPIC -DFMT_HEADER_ONLY "${@:4}" -I. -Icli -Iredblue/c_api)
+"${compile[@]}" main.cpp cli/{no_approximations,flags,json,command_line}.cpp redblue/problem/problem.cpp redblue/c_api/structs.cpp \
+  "$build/libredblue.a" -Wl,--allow-multiple-definition -lpthread -o main
+./main
+
+if ! "$python" -c 'import nanobind, numpy' 2>"$work/none"; then
+  echo "without Python: $(tail -1 "$work/none")"
+  exit 0
+fi
+cat >core.cpp <<'END'
+#include "python/src/options.hpp"
+
+/// What redblue/_settings.py takes of the extension module: the class Problem and the tables.
+NB_MODULE(_core, m) {
+  using namespace redblue;
+  python::add_problem(m);
+  m.def("state", [](const Problem& p) { return python::values_of(problem_options(), p); });
+  m.def("restored", [](const nanobind::dict& state) {
+    Problem p;
+    python::set_values(problem_options(), state, p);
+    return p;
+  });
+}
+nanobind::object redblue::python::integer_of(Words words) { return nanobind::int_(words.to_index()); }
+END
+nb=$(dirname "$("$python" -m nanobind --include_dir)")
+include=$("$python" -c 'import sysconfig; print(sysconfig.get_paths()["include"])')
+"${compile[@]}" -w -shared -isystem "$include" -isystem "$nb/include" -I"$nb/ext/robin_map/include" core.cpp \
+  python/src/problem.cpp redblue/problem/problem.cpp "$nb/src/nb_combined.cpp" "$build/libredblue.a" \
+  -Wl,--allow-multiple-definition -lpthread -o python/redblue/_core.so
+: >python/redblue/__init__.py
+PYTHONPATH=python "$python" - <<'END'
+from redblue import _core
+from redblue._errors import InvalidProblem
+from redblue._settings import OPTIONS, Options, settings_of, problem_of, Sizes
+
+option = OPTIONS["sharpness"]
+assert (option.type, option.default, option.help) == ("float", 3.0, "factor of scores"), option
+assert Options.__annotations__["sharpness"] is float
+assert settings_of({}, {}).sharpness == 3 and settings_of({"sharpness": 4}, {}) != settings_of({}, {})  # keys of the cache
+try:
+    settings_of({"sharpness": "4"}, {})
+    raise SystemExit("a text is no number")
+except InvalidProblem as e:
+    assert "sharpness = '4'" in str(e), e
+p = problem_of("forward", Sizes(1, 1, 1, 5, 5, 2, 2), settings_of({"sharpness": 4}, {}))
+assert p.sharpness == 4 and _core.restored(_core.state(p)).sharpness == 4
+END
