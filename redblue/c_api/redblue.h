@@ -190,9 +190,9 @@ typedef struct redblue_backward_tensors {
   redblue_tensor dbias, dsinks; /* shaped like bias and sinks */
 } redblue_backward_tensors;
 
-/* Of REDBLUE_SCORES and REDBLUE_WEIGHTS: s [batch, heads, n_q, n_k] gets the scores with all that the problem does to
- * them, -inf where a query does not see a key, or the weights exp(score - lse), 0 there. lse [batch, heads, n_q, 1] is
- * that of the forward pass, for weights only. */
+/* The tensors of REDBLUE_SCORES and REDBLUE_WEIGHTS. s [batch, heads, n_q, n_k] gets the scores with all that the
+ * problem does to them, -inf where a query does not see a key; or the weights exp(score - lse), 0 there. lse [batch,
+ * heads, n_q, 1] is that of the forward pass, for weights only. */
 typedef struct redblue_scores_tensors {
   size_t struct_size;
   redblue_const_tensor q, k, lse;
@@ -281,7 +281,7 @@ enum {
  * library where your redblue.h is older. Refuses NULL, another kind, and a size that no version of redblue.h up to the
  * library's had; functions refuse such a struct, too. This is for languages that read no header. */
 REDBLUE_API redblue_status redblue_init(redblue_struct kind, void* s, size_t size);
-/* The same for C and C++. All fields whose default is nothing else become 0 or NULL. */
+/* C and C++ programs call these. Each sets the defaults of its struct; fields without one become 0 or NULL. */
 static inline void redblue_problem_init(redblue_problem* s) { redblue_init(REDBLUE_STRUCT_PROBLEM, s, sizeof *s); }
 static inline void redblue_plan_options_init(redblue_plan_options* s) {
   redblue_init(REDBLUE_STRUCT_PLAN_OPTIONS, s, sizeof *s);
@@ -401,17 +401,18 @@ REDBLUE_API redblue_status redblue_backward(const redblue_plan* plan, const redb
 
 /* The certificate of a problem with an approximate_degree, or of one that is approximate with polynomials of each row:
  * nothing is proved of other methods, REDBLUE_UNSUPPORTED. compute: the arithmetic of the run, REDBLUE_F32 or
- * REDBLUE_F64. Of the tensors q, k and v are read, and of o the dtype. A NaN or an infinity in them is refused. */
+ * REDBLUE_F64. It reads the tensors q, k and v, and the dtype of o. A NaN or an infinity in them is refused. */
 REDBLUE_API redblue_status redblue_certify(const redblue_problem* problem, const redblue_forward_tensors* tensors,
                                            redblue_dtype compute, redblue_certificate* certificate);
 /* Sets *degree and *range to the approximate_degree, the least, and the approximate_range for which redblue_certify
- * gives an output_error of at most `tolerance`, above 0 and below 1; both to 0 where no degree up to 12 does. Those of
- * the problem are ignored. It does not compare words: plans for both do, with redblue_plan_describe. */
+ * gives an output_error of at most `tolerance`, above 0 and below 1; both to 0 where no degree up to 12 does. It
+ * ignores the degree and the range that the problem has. It does not compare words: plans for both do, with
+ * redblue_plan_describe. */
 REDBLUE_API redblue_status redblue_least_degree(const redblue_problem* problem, const redblue_forward_tensors* tensors,
                                                 redblue_dtype compute, double tolerance, int64_t* degree,
                                                 double* range);
 
-/* Of a plan for REDBLUE_SCORES or for REDBLUE_WEIGHTS. */
+/* Runs a plan for REDBLUE_SCORES or for REDBLUE_WEIGHTS. */
 REDBLUE_API redblue_status redblue_scores(const redblue_plan* plan, const redblue_scores_tensors* tensors,
                                           const redblue_run_options* options);
 

@@ -56,7 +56,7 @@ void set_options(const Table& table, const C& from, S& to) {
     }
   });
 }
-/// The same the other way, of the defaults.
+/// Copies the numbers of `from` that have a default into the C struct.
 template <class Table, class S, class C>
 void set_defaults(const Table& table, const S& from, C& to) {
   option::for_each(table, [&](const auto& o) {

@@ -29,7 +29,7 @@ template <DataMachine M, class Word>
 [[nodiscard]] index_t decide(M& m, const Word& word, index_t worst) {
   return m.read_index(Question::decision, detail::to_arg(word), worst);
 }
-/// The same of a place in slow memory, on which no count depends.
+/// The whole number in this word of a tile, for a place in slow memory. No count depends on it.
 template <DataMachine M, class Word>
 [[nodiscard]] index_t look_up(M& m, const Word& word, index_t otherwise) {
   return m.read_index(Question::index, detail::to_arg(word), otherwise);
@@ -56,7 +56,7 @@ struct Decisions {
     for (const Range& run : which)
       for (index_t i = run.begin; i < run.end; ++i) f(i);
   }
-  /// Those of `other` follow: of another worker, whatever the order in time. Both name which took the worst, or
+  /// Appends the decisions of `other`, another worker, whatever the order in time. Both name which took the worst, or
   /// neither.
   Decisions& operator+=(const Decisions& other) {
     for (const Range& run : other.which) which.push_back(run.shifted(asked));

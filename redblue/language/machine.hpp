@@ -103,7 +103,7 @@ class MachineFace {
   [[nodiscard]] Tile<Self> alloc(SlowArray array, Shape shape, Layout layout = Layout::row_major) {
     return {self(), array, shape, layout};
   }
-  /// The same with room for b, where the machine may expect it to be stored.
+  /// An empty tile with room for b. The machine may expect that it will be stored there.
   [[nodiscard]] Tile<Self> alloc(const Block& b, Layout layout = Layout::row_major) {
     return {self(), typename Tile<Self>::Fresh{}, b, layout};
   }

@@ -29,8 +29,8 @@ namespace {
 /// Problems whose walk takes more operations than this, some 0.2 ms, are walked in part. A part of a masked problem has
 /// more of the diagonal than the whole, so it is made a larger one.
 std::size_t most_operations(const Problem& p) { return p.masked() || !p.patterns.empty() ? 4'000 : 1'000; }
-/// The same where a schedule goes pair by pair: most of its operations are small, and a part with few keys has more of
-/// them for each pair.
+/// A schedule that goes pair by pair may take this many times more operations: most of them are small, and a part with
+/// few keys has more of them for each pair.
 constexpr std::size_t kMorePairs = 16;
 /// The share of a problem that is walked next where the walk ended before its first product.
 constexpr double kUnknownShare = 1.0 / 16;
@@ -154,7 +154,7 @@ class Modeller {
       }
     return of(pieces.front(), heads.front());
   }
-  /// Of the lists of a group of query heads, or of the one that they share.
+  /// The pairs of the lists of a group of query heads, or of the one list that they share.
   static Words pairs_of(const Patterns& patterns, index_t head, index_t group) {
     Words pairs;
     const auto first = static_cast<std::size_t>(head * group);
@@ -173,7 +173,7 @@ class Modeller {
     return order;
   }
 
-  /// The same, made once.
+  /// The head that stands for the problem when this row is walked, made once.
   const Problem& head_for(const plan::Row& row) {
     std::optional<Problem>& head = heads_[row.algorithm->traits.only_patterns];
     if (!head) head = one_head(problem_, row.algorithm->traits.only_patterns);
@@ -188,7 +188,7 @@ class Modeller {
     if (fresh) entry->second = with_gap ? without_a_pair(part_for(p, n_q, n_k), n_k) : part_of(p, n_q, n_k);
     return entry->second;
   }
-  /// The same where a query in the middle does not see the middle one of its keys, which are below n_k.
+  /// These patterns less one pair: a query in the middle does not see the middle one of its keys, all below n_k.
   static Patterns without_a_pair(const Patterns& all, index_t n_k) {
     std::vector<std::shared_ptr<const RunLists>> list;
     const Range every{0, n_k};
@@ -242,8 +242,8 @@ class Modeller {
       }
     }
   }
-  /// The same where patterns alone say who sees whom, and queries and keys are numbered as a run takes them: a part of
-  /// it is then one of the run.
+  /// The problem as one whose patterns alone say who sees whom, with queries and keys numbered as a run takes them: a
+  /// part of it is then one of the run.
   static Problem in_patterns(Problem one) {
     if (one.patterns.empty()) return one;
     const Sizes x = one.sizes();
@@ -464,7 +464,7 @@ std::vector<plan::Options> candidates(const Problem& problem, const plan::Option
   return list;
 }
 
-/// The same for blocks of a size that the problem suggests.
+/// Options for blocks of a size that the problem suggests.
 std::vector<plan::Options> blocks(const Problem& problem, const plan::Options& options, const model::Rates& rates,
                                   int threads) {
   std::vector<plan::Options> list;
@@ -605,7 +605,7 @@ plan::Plan fastest_in_order(const Problem& problem, const plan::Options& given, 
     if (r->time->total_s <= kTie * least->time->total_s && r->io.total() < best->io.total()) best = r;
     if (fewest->io.total() > r->io.total()) fewest = r;
   }
-  // Of tilings that move the same words, the one that the planner of words takes.
+  // Where tilings move the same words, this takes the one that the planner of words takes.
   for (auto r = considered.begin(); r != considered.end(); ++r)
     if (is_same(*r, fewest_words)) fewest = r;
 

@@ -86,8 +86,8 @@ void require_tiling(const Schedule& s, const Sizes& x, const Tiling& tiling) {
   if (!s.allows(x, tiling)) throw InvalidProblem(fmt::format("{} cannot run with {}", s.name, text_of(tiling)));
 }
 
-/// The least M for which a schedule has a tiling: at most what its smallest tiles occupy. None if no M will do (one
-/// column of values cannot be split).
+/// The least M for which a schedule has a tiling: at most what its smallest tiles occupy. The result is empty if no M
+/// will do (one column of values cannot be split).
 std::optional<Words> least_memory(const Schedule& s, const Sizes& x, schedule::Limits limits) {
   const Tiling tiles = s.smallest(x, limits.multiple);
   Words too_small = 0, enough = limits.occupied(s.footprint(x, tiles), s.prefetch(x, tiles));
@@ -190,8 +190,8 @@ void consider(Plan& plan, const std::shared_ptr<const Schedule>& schedule, const
     plan.rows.push_back(std::move(row));
 }
 
-/// Of the schedules that have no tiling under this M: the least that would do. It takes many choices of tiles, so it is
-/// found only for a plan that somebody sees.
+/// Tells each schedule that has no tiling under this M the least that would do. To find it takes many choices of tiles,
+/// so it is found only for a plan that somebody sees.
 void say_what_is_needed(Plan& plan) {
   const Sizes x = plan.sizes();
   const schedule::Limits limits = limits_of(plan.options, plan.problem.op);

@@ -50,7 +50,8 @@ struct Options {
   bool minimise_bytes = true;  ///< where widths are given; else words
   double write_cost = 1;       ///< what a write costs, in reads (resolution 1/1000)
   std::string schedule{};      ///< plan this one only, if not empty
-  /// Of `schedule`, in place of the tiling that costs least; one that takes more than M is planned, too, and fits not.
+  /// The tiling of `schedule` to plan with, in place of the one that costs least. One that takes more than M is
+  /// planned, too, as one that does not fit.
   std::optional<Tiling> tiling{};
   std::optional<Cap> cap{};
   /// Where schedules come from; must live while plans are made. Rows keep the schedules that they need.
@@ -113,7 +114,7 @@ struct Plan {
   }
   /// Every head, or group of heads, that the row is for.
   Instances instances() const { return {problem.sizes(), problem.scale_or_default(), problem.instances()}; }
-  /// The same where words take what Options::memory says.
+  /// The instances for counting: their words take what Options::memory says.
   Instances counted() const { return {sizes(), problem.scale_or_default(), problem.instances()}; }
   /// The sizes of the problem; a word takes what Options::memory says.
   Sizes sizes() const;

@@ -31,7 +31,7 @@ class Shapes {
   std::vector<SlowArray> inputs() const;
   std::vector<SlowArray> outputs() const;
 
-  /// Of one instance; no words where the operation has no such array.
+  /// The shape of the array in one instance; no words where the operation has no such array.
   Shape matrix(SlowArray array) const;
   /// As shape_of: [batch, heads, rows, columns].
   std::array<index_t, 4> operator[](SlowArray array) const;

@@ -30,9 +30,10 @@ struct Rates {
   int tile_rows = 1;             ///< vectors of a result that one instruction forms: more for matrix tiles
   double vectors_per_cycle = 1;  ///< instructions
   double exps = 0;               ///< exponentials per second of one core
-  /// The same as macs and vectors_per_cycle, of f32: kernels that multiply no bf16 have these.
+  /// What macs and vectors_per_cycle are for f32: kernels that multiply no bf16 have these.
   double f32_macs = 0, f32_vectors_per_cycle = 1;
-  // The same for kernels without a body of their own (kernels/implementations.hpp), never more; macs times kPlainShare.
+  // Rates of kernels without an implementation of their own (kernels/implementations.hpp), never more than those above;
+  // macs times kPlainShare.
   double portable_macs = 0;
   double portable_exps = 0;
   double word_bytes = 4;
@@ -78,7 +79,7 @@ inline constexpr double kCallSeconds = 70e-9;
 /// The time it takes to find the rows that come into a part of a tile under a pattern: a ring also looks for those that
 /// go.
 inline constexpr double kRefillSeconds = 2.5e-6;
-/// Of a product of a composite that is formed part by part, beside its work, for each panel of rows.
+/// The time that a composite formed part by part takes for each product and panel of rows, beside its work.
 inline constexpr double kPartSeconds = 2e-6;
 /// Where a block has more rows of a bias than this, each further row costs as much time beside its words: when its next
 /// words are read, those of all other rows of the block have been read since.

@@ -95,7 +95,7 @@ class Timed : public MachineFace<Timed> {
   const std::vector<double>& items() const { return items_; }  ///< seconds of the rounds of `each`
   double macs() const { return macs_; }                        ///< multiply-adds of products
   double touched() const { return touched_; }                  ///< words of tiles read and written, in all calls
-  /// Of the words that cross the border of fast memory, the share that is copied into tiles or out of them.
+  /// The share of the words across the border of fast memory that is copied into tiles or out of them.
   double copied_share() const { return copied_ / std::max(1.0, copied_ + passed_); }
   double held() const { return held_; }  ///< most words resident, with those that stream past in a call
 

@@ -15,8 +15,8 @@ inline constexpr index_t kMostWidth = 64;  ///< what is below 1 or above it is r
 /// What they may name.
 std::vector<std::string> width_names(Operation op, bool in_bytes);
 
-/// plan::residence_of, where `widths` say it otherwise. Of the arrays that they name, inputs are as wide in fast memory
-/// as in slow memory; the others have their kind's width there.
+/// plan::residence_of, where `widths` say it otherwise. Inputs that they name are as wide in fast memory as in slow
+/// memory; other arrays that they name have the width of their kind there.
 Residence residence_of(Operation op, DType operand, DType accumulator, const Widths& widths);
 /// Bytes per word of each array in slow memory, also of a forward pass that runs first: those of `widths`, else
 /// `element`; `word` for lse and workspace. Bytes are minimised where `widths` name an array.

@@ -10,7 +10,7 @@
 #include "redblue/problem/operation.hpp"
 
 /// What stands in place of exact attention, as the exact parts of the library see it: one opaque value that Problem and
-/// Sizes carry. Those of redblue are in methods/.
+/// Sizes carry. redblue's own approximations are in methods/.
 namespace redblue {
 
 struct Problem;
@@ -66,7 +66,8 @@ class Approximation {
   /// "Performer, 256 features, seed 7"
   virtual std::string title(index_t n_k) const = 0;
   virtual bool same(const Approximation& other) const = 0;  ///< of the same class
-  /// With a number in place of each that nobody gave; null where it has them all.
+  /// This approximation for n_k keys, with a number in place of each one that the caller left out; null where it
+  /// has them all.
   virtual std::shared_ptr<const Approximation> fitted(index_t) const { return nullptr; }
   /// Throws InvalidProblem where it does not go with the problem, and says what would.
   virtual void require_sound(const Problem& problem) const = 0;

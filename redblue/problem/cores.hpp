@@ -60,8 +60,8 @@ enum class Cut : std::uint8_t { each, one };
 /// The part of a problem with these queries and keys.
 Sizes part_of(Sizes x, Range queries, Range keys);
 
-/// Of one sequence: from the first query that sees a key to the last, and from the first key that a query sees to the
-/// last; nothing where no query sees a key.
+/// The core of one sequence: from the first query that sees a key to the last, and from the first key that a query sees
+/// to the last; nothing where no query sees a key.
 std::optional<Sizes> core_of(const Sizes& x);
 
 /// The cores of one batch, or of all.

@@ -25,7 +25,7 @@ bool one_length(const std::vector<index_t>& used) {
 
 }  // namespace
 
-/// Nothing where the lengths are those of the whole problem. With a dilation each sequence becomes one for each
+/// Null where the lengths are those of the whole problem. With a dilation each sequence becomes one for each
 /// residue.
 std::shared_ptr<const Sequences> Problem::packed_sequences() const {
   if (!several() && dilation == 1) return nullptr;
@@ -207,7 +207,7 @@ std::pair<PatternIndex::Kind, Words> index_of(const OfHead& of_head, index_t hea
   return {kind, kind == PatternIndex::Kind::blocks ? words : Words(0)};
 }
 
-/// Of a part of one of these whole: it lies inside one, for no query sees a key of two.
+/// The slope offset of a part. It lies inside one of the whole sequences, for no query sees keys of two.
 index_t slope_offset_in(const Sequences& whole, index_t batch, const Sequence& part) {
   for (const Sequence& one : whole.list)
     if (one.batch == (whole.batches == 1 ? 0 : batch) && one.rows.begin <= part.rows.begin &&
@@ -340,7 +340,7 @@ struct PatternParts {
   std::shared_ptr<const Order> order;
 };
 
-/// Of these rows of a problem with that number of keys. `drops`: what no pair has may go.
+/// The parts of these rows of a problem with that number of keys. `drops`: rows and keys without a pair may go.
 PatternParts parts_of(const Problem& problem, const RunLists& rows, index_t keys, const std::optional<ShownKeys>& shown,
                       bool drops, const Sequence& like) {
   PatternParts made;

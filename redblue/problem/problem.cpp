@@ -272,7 +272,7 @@ double Problem::scale_or_default() const {
   return scale.value_or(papers ? 1 : 1 / std::sqrt(static_cast<double>(d)));
 }
 
-/// Of queries of which the first stands at key `offset`; the first `shown` keys are the prefix.
+/// The mask of queries of which the first stands at key `offset`; the first `shown` keys are the prefix.
 Mask Problem::mask_of(index_t keys, index_t offset, index_t shown) const {
   Mask m;
   m.group = group();

@@ -26,7 +26,7 @@ struct Sequence {
   std::shared_ptr<const Pattern> hiding{};     ///< Sizes::hiding
   std::shared_ptr<const Pattern> intervals{};  ///< Sizes::intervals
 
-  /// Those of its rows and keys that see each other.
+  /// The pairs of its rows and keys that see each other.
   Pairs pairs() const {
     Pairs all{mask, rows.size(), keys.size()};
     all.mask.pattern = pattern.get();
@@ -36,14 +36,14 @@ struct Sequence {
   friend bool operator==(const Sequence&, const Sequence&) = default;
 };
 
-/// Of one key-value head.
+/// The sequences of one key-value head.
 struct Sequences {
   index_t batches = 1;         ///< 1: all batches are alike; else `list` has those of all
   bool by_head = false;        ///< `batches` are then those of each key-value head: all instances
   std::vector<Sequence> list;  ///< by batch; queries and keys go up, and none overlap
-  /// Of each batch the order in which its queries and keys are taken; null where they stay as they are.
+  /// For each batch: the order in which its queries and keys are taken; null where they stay as they are.
   std::vector<std::shared_ptr<const Order>> orders{};
-  /// Of each batch the words of the index of its patterns, where those are given by blocks; else 0.
+  /// For each batch: the words of the index of its patterns, where those are given by blocks; else 0.
   std::vector<Words> block_index{};
 
   /// The batch, as the list counts them, of a key-value head of all batches.
@@ -54,7 +54,7 @@ struct Sequences {
   bool reordered() const {
     return std::ranges::any_of(orders, [](const auto& order) { return order != nullptr; });
   }
-  /// Of a key-value head of all batches; null where nothing is moved.
+  /// The order of a key-value head of all batches; null where nothing is moved.
   const Order* order_of(index_t instance, index_t kv_heads) const {
     return orders.empty() ? nullptr : orders[static_cast<std::size_t>(batch_of(instance, kv_heads))].get();
   }
@@ -74,7 +74,7 @@ std::vector<Sequence> sequences_of(const RunLists& rows, index_t n_k, const Sequ
 std::shared_ptr<const Order> close_gaps(std::vector<Sequence>& list, index_t positions, index_t n_k);
 
 /// The parts of a problem that see nothing but themselves, as problems without sequences: those of one batch, or of
-/// all. Of a problem that has no sequences itself.
+/// all. A problem that has no sequences is its own one part.
 std::vector<Sizes> sequences_of(const Sizes& x, std::optional<index_t> batch = {});
 
 /// f(Pairs of a part) for these parts, which need not be made for it.

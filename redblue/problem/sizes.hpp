@@ -35,8 +35,8 @@ struct Sizes {
   std::shared_ptr<const Sequences> sequences{};
   /// What mask.pattern points at.
   std::shared_ptr<const Pattern> pattern{};
-  /// Of a part whose loops go over an interval mask that leaves out no pair of a pattern: the pattern. Pairs that it
-  /// does not have are formed, and hidden; `mask` is the interval mask.
+  /// The pattern of a part whose loops go over an interval mask, `mask`, that leaves out none of its pairs. Other pairs
+  /// of the mask are formed, and hidden.
   std::shared_ptr<const Pattern> hiding{};
   /// What mask.intervals points at.
   std::shared_ptr<const Pattern> intervals{};
@@ -47,7 +47,7 @@ struct Sizes {
   /// What a tile of rows x cols of this kind of words takes in fast memory, and a word that streams past.
   Words tile(SlowArray a, Words rows, Words cols) const { return fast.tile(a, rows, cols); }
   Words word(SlowArray a) const { return fast.word(a); }
-  /// The same for a statistic of each of these rows.
+  /// What a statistic of each of these rows takes in fast memory.
   Words statistic(SlowArray a, Words rows) const { return fast.tile(a, rows, statistics()); }
 
   Pairs pairs() const { return {mask, n_q, n_k}; }
@@ -57,8 +57,8 @@ struct Sizes {
     if (hiding != nullptr) p.mask.pattern = hiding.get();
     return p;
   }
-  /// The same for what goes over all pairs that the loops form, those that `hiding` does not have included. Kernels
-  /// know intervals as a pattern.
+  /// The place of a tile of scores for what goes over all pairs that the loops form, also those that `hiding` does not
+  /// have. Kernels know intervals as a pattern.
   Place formed(index_t row, index_t col) const {
     Place p{mask, row, col};
     if (mask.intervals != nullptr) p.mask.pattern = std::exchange(p.mask.intervals, nullptr);

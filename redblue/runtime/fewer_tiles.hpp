@@ -10,8 +10,8 @@ namespace redblue {
 /// depends on the sizes that would change.
 Sizes fewer_tiles(const plan::Schedule& schedule, const Sizes& whole, const plan::Tiling& tiling);
 
-/// The same for features, where a schedule's footprint does not depend on them. The tiles stay; a buffer for whole rows
-/// that pass becomes smaller.
+/// A problem with fewer features, where a schedule's footprint does not depend on them. The tiles stay; a buffer for
+/// whole rows that pass becomes smaller.
 Sizes fewer_features(const plan::Schedule& schedule, const Sizes& whole, const plan::Tiling& tiling);
 
 }  // namespace redblue

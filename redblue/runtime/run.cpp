@@ -35,7 +35,7 @@ Tensors with_forward(const Problem& p, Tensors tensors, const RunOptions& option
   return tensors;
 }
 
-/// Those of these arrays, with data.
+/// The tensors of these arrays, with data.
 Tensors used(const Tensors& tensors, const std::vector<SlowArray>& inputs, const std::vector<SlowArray>& outputs) {
   Tensors result;
   for (const auto* list : {&inputs, &outputs})

@@ -38,7 +38,8 @@ namespace redblue {
 namespace detail {
 /// Throws InvalidProblem unless a view of this shape with these strides lies within `words` words.
 void require_within(std::size_t words, const std::array<index_t, 4>& shape, const std::array<index_t, 4>& strides);
-/// Those of sizes that no memory holds wrap around: there are plans for them, but no runs.
+/// The strides of a contiguous tensor. For sizes that no memory holds they wrap around: there are plans for them, but
+/// no runs.
 constexpr std::array<index_t, 4> contiguous_strides(const std::array<index_t, 4>& shape) {
   std::array<std::uint64_t, 4> strides{0, 0, 0, 1};
   for (std::size_t i = 3; i > 0; --i) strides[i - 1] = strides[i] * static_cast<std::uint64_t>(shape[i]);
@@ -218,7 +219,7 @@ void require_arithmetic(DType compute, const Problem& problem, const Tensors& te
 /// it is required. lse is f64 if the other tensors are f64, else f32.
 Tensors contiguous_tensors(const Problem& problem, DType dtype);
 
-/// A value for plan::Options::cap: a run on such tensors may take at most `bytes`. Of long problems it looks at a part
+/// A value for plan::Options::cap: a run on such tensors may take at most `bytes`. It looks at a part of a long problem
 /// (redblue/runtime/fewer_tiles.hpp); run looks at all, and throws MemoryError if that takes more.
 plan::Cap memory_cap(Words bytes, const Tensors& tensors, const RunOptions& options = {});
 

@@ -23,7 +23,7 @@ inline machine::Storage storage_of(const Tensor& t, index_t kv_heads, index_t gr
   return s;
 }
 
-/// The same of an array of modifiers: where its shape says 1, all share one.
+/// How an array of modifiers lies: where its shape says 1, all share one.
 inline machine::Storage storage_of_modifier(Tensor t, const Problem& p, bool writable) {
   for (std::size_t k = 0; k < 4; ++k)
     if (t.shape[k] == 1) t.strides[k] = 0;

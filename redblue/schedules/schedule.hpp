@@ -18,7 +18,7 @@ class Any;
 
 namespace redblue::plan {
 
-/// Tile sizes by name, in the order of Schedule::tile_sizes. Those that are missing have their defaults.
+/// Tile sizes by name, in the order of Schedule::tile_sizes. Sizes that are missing have their defaults.
 using Tiling = std::vector<schedule::TileSize>;
 /// "Br=64 Bc=16"; text_of also says whether some sequences have tiles of their own.
 std::string sizes_text(const Tiling& tiling);

@@ -13,7 +13,7 @@
 /// The arrays of one instance of a problem, in slow memory of their own.
 namespace redblue::claims {
 
-/// Are the sequences packed sequences, perhaps used in part, all with one mask? Else they come from a pattern.
+/// Are the sequences packed sequences, perhaps used in part, all with one mask? If not, they come from a pattern.
 inline bool are_sequences(const Sizes& x) {
   const std::vector<Sequence>& list = x.sequences->list;
   if (list.empty()) return false;
@@ -185,7 +185,7 @@ struct Arrays {
     const oracle::Matrices<R> part = outputs(dense<R>(given));
     return sizes.accumulate ? oracle::accumulated<R>(problem.op, given_, part) : part;
   }
-  /// Of an oracle, which gives the terms of a dBias that all keys share: here they are added up.
+  /// The outputs of an oracle. It gives the terms of a dBias that all keys share; here they are added up.
   template <class R>
   oracle::Matrices<R> outputs(const oracle::Dense<R>& x) const {
     if (!follows_forward(problem.op)) return x.forward();

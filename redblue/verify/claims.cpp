@@ -58,7 +58,7 @@ std::vector<Answers> answers_for(const Schedule& s) {
   return {Answers::worst, Answers::least, Answers::any};
 }
 
-/// For what it decided.
+/// Throws unless the machine counted what the schedule says for these decisions.
 template <class M>
 void require_counts(const M& m, const Schedule& s, const Sizes& x, const Tiling& t, std::string_view how,
                     const Decisions& decisions) {

@@ -41,7 +41,7 @@ void ask_for(const plan::Schedule& s, Sizes& sizes, const Draw& draw);
 /// Can the schedule solve a problem of these sizes? (A schedule for A2 = A3 gets such arrays.)
 bool can_solve(const plan::Schedule& s, const Sizes& sizes);
 
-/// Of a schedule run with a tiling on a problem that it can solve.
+/// What must hold of a schedule that runs with a tiling on a problem that it can solve.
 struct Claim {
   std::string name;
   std::function<void(const plan::Schedule&, const Sizes&, const plan::Tiling&)> check;

@@ -23,7 +23,7 @@ Matrix<T> converted(const Matrix<U>& m) {
   return r;
 }
 
-/// Of one instance; dBias with an entry for each of the bias, as the oracle has it.
+/// The matrix of an array in one instance; dBias has an entry for each of the bias, as the oracle has it.
 inline Matrix<double> gathered(const Problem& p, const Tensors& tensors, SlowArray a, index_t instance) {
   const Tensor& t = tensors[a];
   Matrix<double> m(plan::matrix_of(p.op, p.sizes(), a == SlowArray::dBias ? SlowArray::bias : a).shape);

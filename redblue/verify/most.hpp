@@ -3,7 +3,7 @@
 
 namespace redblue {
 
-/// The larger of two errors; NaN if one is: what is not a number is not near.
+/// The larger of two errors; NaN if one of them is, so that a NaN never passes as a small error.
 inline double most(double a, double b) { return std::isnan(a) || b <= a ? a : b; }
 
 }  // namespace redblue

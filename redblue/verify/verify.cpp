@@ -166,7 +166,8 @@ std::map<SlowArray, double> projected_terms(const std::map<SlowArray, double>& l
   return of_projected;
 }
 
-/// Of all instances: what oracle::Dense has of the terms of O, or of gradients, and what follows of them.
+/// The largest terms over all instances: what oracle::Dense says of the terms of O, or of gradients, and what follows
+/// from it.
 template <class Wide>
 std::map<SlowArray, double> largest_terms(const Problem& p, const Tensors& tensors) {
   std::map<SlowArray, double> largest;

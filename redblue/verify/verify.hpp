@@ -36,8 +36,8 @@ struct Difference {
   bool ok() const;
 };
 
-/// Of a problem with an approximation or a method: how far is o from exact attention? Of a polynomial also: do scores
-/// keep to its range, and is o as near as is then proved?
+/// How far o is from exact attention in a problem with an approximation. A polynomial also tells whether scores keep to
+/// its range, and whether o is as near as is then proved.
 struct Nearness {
   double largest_score = 0;  ///< |scale q.k| over all visible pairs
   double range = 0;          ///< of the polynomial; 0: a method, of which nothing is proved
@@ -77,7 +77,7 @@ Roundings roundings_of(const plan::Plan& plan);
 /// terms, or longer blocks if the plan makes longer chains of additions: give roundings_of(plan) for the outputs of a
 /// plan. Throws Unsupported unless `compute` is f32 or f64.
 Verification verify(const Problem& problem, const Tensors& tensors, DType compute, const Roundings& roundings = {});
-/// The same of a run that added to given outputs (Problem::accumulate, merge): `before` has them as they were.
+/// Verifies a run that added to given outputs (Problem::accumulate, merge): `before` has them as they were.
 Verification verify(const Problem& problem, const Tensors& tensors, const Tensors& before, DType compute,
                     const Roundings& roundings = {});
 Verification verify(const Problem& problem, const Inputs& inputs, const Outputs& outputs, DType compute,

@@ -21,7 +21,7 @@ class ArenaMemo : public Backend::Memo {
   index_t bytes() const { return bytes_; }
   void remember(index_t bytes) { bytes_ = bytes; }
 
-  /// Of the chosen row, on arrays that lie like those of `slow`.
+  /// The words of the chosen row, on arrays that lie like those of `slow`.
   template <class T>
   machine::ArenaWords words(const plan::Plan& plan, const machine::SlowMemory& slow, bool bf16, Walk walk) {
     const kernel::Implementations<T>& implementations = implementations_for<T>(bf16);
@@ -61,8 +61,8 @@ class ArenaMemo : public Backend::Memo {
     }
     return words;
   }
-  /// Of sequences and parts of a pattern all, or where that takes long one of each shape: then what is written for
-  /// queries without keys is left out. All of them where products go over them together.
+  /// Walks through all sequences and parts of a pattern, or where that takes long through one of each shape: then it
+  /// leaves out what is written for queries without keys. It takes all where products go over them together.
   template <class T>
   static machine::ArenaWords walk_some(const plan::Plan& plan, const machine::CallerMemory<T>& memory,
                                        const kernel::Implementations<T>& implementations) {

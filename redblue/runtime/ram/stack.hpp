@@ -13,7 +13,7 @@ namespace redblue {
 /// Memory handed out as from a stack, or, to learn how much a run takes, none at all: then every pointer is null.
 class Stack {
  public:
-  /// Of the largest piece, for messages: "workspace", "S".
+  /// The largest piece, for messages: "workspace", "S".
   struct Largest {
     Words bytes;
     std::string_view what, array;

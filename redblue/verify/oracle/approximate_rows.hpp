@@ -14,8 +14,8 @@ struct Row {
   std::vector<T> p;           ///< weights of the visible keys, before dropout
   std::vector<index_t> keys;  ///< which these are
   T lse = -std::numeric_limits<T>::infinity();
-  /// Derivatives of the weights. Of the softmax none: they are p (dP - D). Of a polynomial p: p'(score) over the sum of
-  /// p(score).
+  /// Derivatives of the weights. The softmax leaves this empty: its derivatives are p (dP - D). A polynomial p has
+  /// p'(score) over the sum of p(score).
   std::vector<T> slope{};
 };
 
@@ -39,7 +39,7 @@ class ApproximateRows {
   virtual ~ApproximateRows() = default;
   /// Does row i have the weights of exact attention?
   virtual bool is_exact(index_t) const { return false; }
-  /// Of query i, which is not exact, on these keys.
+  /// The row of query i, which is not exact, on these keys.
   virtual Row<T> row(index_t i, std::vector<index_t> keys) const = 0;
   /// Where weights are sums over features (Approximation::terms): by which factor their terms exceed those of row i.
   virtual T magnitude(index_t, const std::vector<index_t>&) const { return 0; }

@@ -57,7 +57,7 @@ class Dense {
   }
 
   index_t rows() const { return x_.n_q; }
-  /// Of query i with the keys that it sees.
+  /// The scores of query i with the keys that it sees.
   std::vector<T> scores(index_t i) const {
     const std::vector<index_t> keys = seen(i);
     std::vector<T> s;
@@ -136,7 +136,7 @@ class Dense {
     return most;
   }
   /// The largest finite term of an entry of dQ, dK, dV and dBias; dP and D, whose difference makes dS, as sums of
-  /// magnitudes. Of a dBias with one entry for all keys, which may be 0: the sum of its terms.
+  /// magnitudes. A dBias with one entry for all keys, which may be 0, gives the sum of its terms.
   std::map<SlowArray, T> largest_gradient_terms() const {
     const auto largest = [](const Matrix<T>& m, index_t row) {
       T most = 0;
@@ -174,7 +174,7 @@ class Dense {
     nudge_ = by;
     project();
   }
-  /// Of a problem with an approximation: the rows that are exact all the same.
+  /// How many rows of a problem with an approximation are exact all the same.
   index_t exact_rows() const {
     index_t rows = 0;
     for (index_t i = 0; i < x_.n_q; ++i) rows += approximate_->is_exact(i) ? 1 : 0;
@@ -316,7 +316,7 @@ class Dense {
     for (T& p : r.p) p /= z;
     return r;
   }
-  /// The same with a given lse: for the softmax exp(s - lse), and 0 where lse = -inf says that the row saw no key.
+  /// The row with a given lse: the softmax has exp(s - lse), and 0 where lse = -inf says that the row saw no key.
   Row<T> row(index_t i, T lse) const {
     Row<T> r{scores(i), seen(i), lse};
     if (p_.score != Score::softmax) r.slope = r.p;
