@@ -41,7 +41,7 @@ Json mask_of(const Problem& p) {
   return "none";
 }
 
-/// Of the polynomial; of each polynomial of the rows, up to the last that one may take.
+/// The coefficients of the polynomial, or of each polynomial of the rows up to the last that a row may take.
 Json coefficients_of(const Certificate& c) {
   if (c.rows == nullptr) return c.polynomial.c;
   Json list = Json::array();

@@ -32,7 +32,7 @@ struct CompareFlags {
   bool json = false;
 };
 
-/// Of two errors, for sorting: a NaN is the largest.
+/// Compares two errors for sorting: a NaN is the largest.
 bool is_less(double a, double b) { return std::isnan(a) ? false : std::isnan(b) || a < b; }
 
 double median(const std::vector<HeadError>& heads, double HeadError::* error) {

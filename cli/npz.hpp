@@ -13,7 +13,8 @@ struct SparseMatrix {
 };
 /// Throws IoError or InvalidProblem where the file is none, or of another format.
 SparseMatrix read_sparse_npz(const std::string& path);
-/// Of tensors that lie row by row. Not compressed, as numpy.savez writes it; put together in memory first.
+/// Writes tensors that lie row by row, not compressed, as numpy.savez does. The archive is put together in memory
+/// first.
 void write_npz(file::AtomicFile& out, const std::vector<file::NamedTensor>& tensors);
 /// Bytes of that file, or a little more.
 index_t npz_file_size(const std::vector<file::NamedTensor>& tensors);

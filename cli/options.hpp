@@ -108,8 +108,8 @@ struct PatternOptions {
   void add_to(const Command& command);
   /// Does the pattern depend on where queries stand among the keys?
   bool stands_at_positions() const { return strided || fixed || big_bird; }
-  /// Of a problem whose sizes are known. What the window becomes a part of is taken out of the problem. Throws
-  /// InvalidProblem or IoError. `window`: was one given, with edges or without? `by_residues`: may a
+  /// Applies them to a problem whose sizes are known. A window that becomes a part of the pattern is taken out of the
+  /// problem. Throws InvalidProblem or IoError. `window`: was one given, with edges or without? `by_residues`: may a
   /// dilated window be taken by residues?
   void apply_to(Problem& p, bool window, bool by_residues) const;
 };
@@ -132,7 +132,7 @@ struct MaskOptions {
   /// Sets the mask of a problem, and the offset that ALiBi counts from, with a mask or without, after the flags. Throws
   /// InvalidProblem where the options contradict each other, or name a file that cannot be read.
   void apply_to(Problem& p, const ProblemFlags& flags) const;
-  /// The same of patterns, once the sizes of the problem are known.
+  /// Applies the patterns, once the sizes of the problem are known.
   void apply_patterns(Problem& p, const PlannerOptions& planner) const {
     pattern.apply_to(p, window.has_value(), planner.allows_residues(p.op));
   }
@@ -162,11 +162,11 @@ struct ProblemOptions {
   bool json = false;
 
   void add_to(const Command& command, bool with_planner = true);
-  /// All but n, n_q, n_k, d, d_v and threads. The help names the first `operations` operations.
+  /// Adds the options without n, n_q, n_k, d, d_v and threads. The help names the first `operations` operations.
   void add_without_sizes(const Command& command, bool with_planner = true,
                          std::size_t operations = kOperationNames.size());
   Problem problem() const;
-  /// Of arithmetic.
+  /// The type of arithmetic.
   DType compute() const;
   /// Fast memory alone, in words or in bytes.
   plan::Options fast_memory(const Problem& p) const;
@@ -193,7 +193,7 @@ Words parse_bytes(const std::string& option, const std::string& text);
 std::string not_decimal(const std::string& text);
 /// "512,2048", at least one. Throws InvalidProblem.
 std::vector<index_t> parse_list(const std::string& option, const std::string& text);
-/// The same of as many numbers as these names, which the message gives.
+/// A list of as many numbers as there are names, which the message gives.
 std::vector<index_t> parse_list(const std::string& option, const std::string& text, std::string_view names);
 /// "a=1,b=2" with these names allowed. Throws InvalidProblem.
 std::map<std::string, index_t> parse_assignments(const std::string& option, const std::string& text,

@@ -173,7 +173,7 @@ auto of_option(const char* option, const std::string& given, const Make& make) {
   }
 }
 
-/// Of two lists of patterns, each one for all or one for each head (of each batch): what both show.
+/// The pairs that both lists of patterns show; each list has one pattern for all, or one for each head (of each batch).
 std::vector<SharedLists> intersected_each(const std::vector<SharedLists>& a, const std::vector<SharedLists>& b) {
   if (a.empty()) return b;
   const std::size_t count = std::max(a.size(), b.size());

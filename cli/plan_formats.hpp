@@ -10,7 +10,7 @@ void print_c_header(const plan::Plan& plan);
 bool has_index_words(const plan::Plan& plan);
 /// A line for every row, the chosen one first.
 void print_csv(const plan::Plan& plan);
-/// The same as a table, the chosen one in bold.
+/// A table of all rows, the chosen one in bold.
 void print_markdown(const plan::Plan& plan);
 
 }  // namespace redblue::cli

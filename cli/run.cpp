@@ -137,7 +137,7 @@ void print_text(const Verification& v) {
                inputs.empty() ? "0" : inputs, v.nan_outputs);
 }
 
-/// Of the problem that a run does, those of a forward pass that it keeps first.
+/// Verifies what a run wrote. The outputs of a forward pass that it keeps come first.
 Verification verified(const plan::Plan& plan, const Tensors& tensors, const RunOptions& options) {
   Verification v = verify(plan.problem, tensors, options.compute, roundings_of(plan));
   if (options.forward.o.data == nullptr && options.forward.lse.data == nullptr) return v;

@@ -47,7 +47,7 @@ class LoadedInputs {
  public:
   /// Reads the tensors that a problem of this kind needs; O and lse must both be in the file, or neither.
   LoadedInputs(const FileOptions& files, const Problem& kind);
-  /// Of an archive that is open, in place of files.input; null: of .npy files.
+  /// Reads them from an archive that is open, in place of files.input; null: from .npy files.
   LoadedInputs(const FileOptions& files, const Problem& kind, const Archive* archive);
 
   const Tensors& tensors() const { return tensors_; }

@@ -184,7 +184,7 @@ def without_products(r: Request) -> Request:
 
 
 def refuse_gradients(why: str, *arrays: Any) -> None:
-    """For what records none: tensors that require gradients would lose them without a word."""
+    """Refuses tensors that require gradients: they would lose them without a word, for this call records none."""
     if any(is_tensor(x) and x.requires_grad for x in arrays) and redblue.torch.torch.is_grad_enabled():
         raise Unsupported(why)
 
@@ -280,7 +280,7 @@ def _output(family: Any, x: Any, name: str, wanted: Any) -> Any:
 
 
 def _require_shape(name: str, x: Any, wanted: Any) -> None:
-    """The same for an array that has a given shape, but for sizes of 1 in front."""
+    """Refuses an array that has another shape than `wanted`, but for sizes of 1 in front."""
     shapes = [(1,) * (4 - len(shape)) + tuple(shape) for shape in (x.shape, wanted)]
     if shapes[0] != shapes[1]:
         raise InvalidProblem(f"{name} is {list(x.shape)}: give [{', '.join(map(str, wanted))}]")

@@ -54,7 +54,7 @@ def _plan(op: str, mask: str, n: int, d: int, ratio: float, M: int) -> Optional[
 
 
 def _nest(op: str, mask: str, n: int, d: int, ratio: float, M: int) -> list[str]:
-    """For what the nest is, and the nest."""
+    """Two texts: the sizes that the nest is for, and the nest."""
     values = {"n": n, "d": d, "dv": _d_v(d, ratio), "M": M}
     sizes = [word for name, value in values.items() for word in (f"--{name}", str(value))]
     command = [sys.executable, "-m", "redblue", "explain", "--op", op, *sizes, *_OPTIONS[mask]]

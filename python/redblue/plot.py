@@ -323,7 +323,8 @@ def errors(table: Union[Comparison, str, Path, Mapping[str, Any]], *, ax: Option
     ran = [m for m in facts["methods"] if "heads" in m]
     for i, name in enumerate(dict.fromkeys(m["method"] for m in ran)):
         same = [m for m in ran if m["method"] == name]
-        mean = [float(np.mean(np.array([head["frobenius"] for head in m["heads"]], float))) for m in same]  # None: a NaN
+        # None becomes a NaN.
+        mean = [float(np.mean(np.array([head["frobenius"] for head in m["heads"]], float))) for m in same]
         marker = "osD^v<>P*X"[i // len(COLOURS) % 10]
         ax.plot([m["io"] for m in same], mean, marker, color=COLOURS[i % len(COLOURS)], label=name)
     ax.set(xscale="log", yscale="log", xlabel="words moved", ylabel="relative error of the output", title=f"M = {facts['M']}")

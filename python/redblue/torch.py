@@ -294,7 +294,7 @@ def _flops(*arguments, **_):  # type: ignore[no-untyped-def]
 
 @register_flop_formula(torch.ops.redblue.attention_backward)
 def _backward_flops(*arguments, **_):  # type: ignore[no-untyped-def]
-    """Of the scores once more, dP, dV, dQ and dK."""
+    """Flops of five products: the scores once more, dP, dV, dQ and dK."""
     given = dict(zip((*_BACKWARD, *NAMES), arguments))
     return _products(given["q"], given["k"], given["layout"]) * (3 * given["q"][-1] + 2 * given["v"][-1])
 

@@ -19,7 +19,8 @@ nb::dict certificate(const NamedPlan& plan, nb::handle arrays, bool tokens_first
 /// does; and the reason.
 nb::tuple within(const NamedPlan& exact, nb::handle arrays, bool tokens_first, const Wanted& wanted, double tolerance);
 
-/// The same without arrays, for scores up to `range`; the plan of exact attention is made here, and returned.
+/// The plan that answers the tolerance without arrays, for scores up to `range`; the plan of exact attention is made
+/// here, and returned.
 nb::tuple plan_within(const Problem& problem, const Wanted& wanted, double tolerance, double range);
 
 }  // namespace redblue::python

@@ -16,13 +16,13 @@ struct Stretch {
   friend bool operator==(const Stretch&, const Stretch&) = default;
 };
 
-/// Of each batch, or once where all are alike: all n_q queries. An empty interval is {0, 0}.
+/// The stretches of each batch, or once where all are alike: they cover all n_q queries. An empty interval is {0, 0}.
 using Intervals = std::vector<std::vector<Stretch>>;
 
 /// Reads a bias [batch or 1, 1, n_q or 1, n_k or 1]. The lowest number of its type, but of f16, is read as -inf where
-/// the query sees another key. Nothing where it differs by head, adds other numbers than 0 and -inf, shows a query
-/// several intervals, needs more stretches than 16 for each batch and one for every 16 queries, or its keys do not lie
-/// side by side.
+/// the query sees another key. The result is empty where the bias differs by head, adds other numbers than 0 and -inf,
+/// shows a query several intervals, needs more stretches than 16 for each batch and one for every 16 queries, or its
+/// keys do not lie side by side.
 std::optional<Intervals> intervals_of(const Tensor& bias, index_t n_q, index_t n_k);
 
 /// All batches as one mask with lengths for each: query i of batch b sees the keys of mask.keys(i) before keys[b], if

@@ -18,7 +18,7 @@ void add_merge(nb::module_& m);
 
 /// As one of Python's integers, which have no largest.
 nb::object integer_of(Words words);
-/// None for NaN and the infinities, which JSON does not know.
+/// The number, or None for NaN and the infinities, which JSON does not know.
 nb::object finite_or_none(double x);
 
 }  // namespace redblue::python

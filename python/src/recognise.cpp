@@ -18,7 +18,7 @@ namespace redblue::python {
 
 namespace {
 
-/// Of each batch its number of stretches, and them.
+/// For each batch: the number of its stretches, then the stretches.
 nb::bytes packed(const Intervals& intervals) {
   std::vector<index_t> numbers;
   for (const auto& list : intervals) {

@@ -11,7 +11,7 @@ namespace redblue::python {
 struct Interrupted {};
 /// For RunOptions::progress, made in the thread that runs: asks Python for signals now and then. Throws Interrupted.
 std::function<void(double)> signal_watch();
-/// f() without the interpreter's lock. Of Interrupted it makes the error of Python that it stands for.
+/// f() without the interpreter's lock. It turns Interrupted into the error of Python that it stands for.
 template <class F>
 auto unlocked(const F& f) {
   const auto call = [&] {
@@ -42,7 +42,7 @@ Tensors tensors_in(nb::handle arrays, const Problem& problem, bool tokens_first,
 /// `seed` is that of dropout, in place of the plan's. Knows nothing of Python. Throws what redblue::run throws, and
 /// InvalidProblem for a seed that is out of range. `progress` is that of RunOptions.
 Measured run(const NamedPlan& plan, const Tensors& tensors, index_t seed, std::function<void(double)> progress = {});
-/// The same, of Python's arrays, without the interpreter's lock; a long run heeds signals. Returns what the run
+/// Runs a plan on Python's arrays, without the interpreter's lock; a long run heeds signals. Returns what the run
 /// counted, if `measure`, or None.
 nb::object run(const NamedPlan& plan, nb::handle arrays, bool tokens_first, index_t seed, bool measure);
 nb::dict counted(const NamedPlan& plan);

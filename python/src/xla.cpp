@@ -31,7 +31,7 @@ struct Callee {
   std::vector<SlowArray> inputs{}, outputs{};
 };
 
-/// Those of all programs of the process. None is forgotten: JAX does not say when a program is.
+/// The plans of all programs of the process. None is forgotten: JAX does not say when a program is.
 class Callees {
  public:
   void add(const std::string& name, Callee&& callee) {

@@ -23,15 +23,15 @@ std::vector<T> cases(std::vector<T> all) {
   return some;
 }
 
-/// The same of a short list; few are the first alone.
+/// Which of a short list of cases to run; few are the first alone.
 template <class T>
 std::vector<T> first_of(std::vector<T> all) {
   if (few_cases() && !all.empty()) all.resize(1);
   return all;
 }
 
-/// Of a list of cases that a test runs again and again, each time on something else: few are every third one, beginning
-/// with another one each time, so that all of them run where a test has enough to run them on.
+/// Which cases of a list to run in a test that runs them again and again, each time on something else; few are every
+/// third one, beginning with another one each time, so that all of them run where a test has enough to run them on.
 template <class T>
 std::vector<T> in_turn(std::vector<T> all) {
   constexpr std::size_t kTurns = 3;
