@@ -62,7 +62,7 @@ class KeyGroups {
     for_each([&](Range keys) { all.add(of_keys(x_, keys), t_.Bc); });
     return all;
   }
-  /// Of their visits those of queries whose first key lies in an earlier group.
+  /// Their visits by queries whose first key lies in an earlier group.
   Words copied_visits() const {
     Words copied;
     for_each([&](Range keys) {
@@ -92,8 +92,8 @@ class KeyGroups {
     return list;
   }
 
-  /// f(part, own) for parts of these queries, which see keys from the first of group g on: is their first key among
-  /// these? Else they see that key and the one before it.
+  /// f(part, own) for parts of these queries, which see keys from the first of group g on: `own` says whether their
+  /// first key is among those keys. Otherwise they see the first key of the group and the one before it.
   template <class F>
   void for_owners(index_t g, Range rows, const F& f) const {
     for_two_parts(rows, again((*this)(g).begin).end, f);

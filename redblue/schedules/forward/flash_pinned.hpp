@@ -41,7 +41,7 @@ struct FlashPinnedForward : Defaults {
     return std::min(t.rho, moves(x) ? most_seen_keys(x, t.Br) : x.n_k);
   }
   static KeptKeys kept_keys(const Sizes& x, Tiling t) { return {x.pairs(), std::min(t.Br, x.n_q), pinned(x, t)}; }
-  /// Those of the pinned keys that a query sees.
+  /// The pinned keys that a query sees.
   static std::vector<Range> seen_of_pinned(const Sizes& x, index_t rho) {
     if (x.mask.pattern == nullptr) return {{0, rho}};
     std::vector<Range> seen;
@@ -105,8 +105,8 @@ struct FlashPinnedForward : Defaults {
     });
     return x.mask.full() ? balanced(x.n_q, size(best), step) : size(best);
   }
-  /// Else words are not monotone: those of flash, then likely sizes. What stays saves each block but one its visits at
-  /// most, and each key is read once.
+  /// A tiling where words are not monotone: it tries the sizes of flash, then likely ones. What stays saves each block
+  /// but one its visits at most, and each key is read once.
   static Tiling likely_tiling(const Sizes& x, const Limits& limits, index_t largest, index_t Bc) {
     Tiling best{0, 0, Bc};
     Words least;
@@ -131,7 +131,7 @@ struct FlashPinnedForward : Defaults {
   }
 
   static Words footprint(const Sizes& x, Tiling t) { return tiles(x, t, pinned(x, t)) + passing(x, t); }
-  /// All but what streams past.
+  /// The footprint without what streams past.
   static Words tiles(const Sizes& x, Tiling t, index_t rho) {
     return x.tile(SlowArray::K, rho, x.d) + x.tile(SlowArray::V, rho, x.d_v) +
            FlashForward::footprint(x, {t.Br, t.Bc}) - FlashForward::passing(x);

@@ -24,7 +24,7 @@ void for_hidden_of_all(const Sizes& x, const CoreRules& rules, FunctionRef<void(
   for (index_t batch = 0; batch < batches_of(x); ++batch) for_hidden(x, rules, 0, batch, f);
 }
 
-/// Of one instance, or of one key-value head of all batches where these differ.
+/// The hidden pairs of one instance, or of one key-value head of all batches where these differ.
 Words hidden_pairs(const Sizes& x, const CoreList& cores) {
   Words pairs = Words(batches_of(x)) * x.n_q * x.n_k;
   for (const Core& c : cores) pairs -= c.count * c.sizes.nnz();

@@ -51,12 +51,12 @@ void span_dimensions(const Variables& tiling, const Sizes& x, const CoreList& co
 /// do not depend on M, and those around the best of these. cost() has nothing where no tiling fits.
 Words best_amount(Words M, FunctionRef<std::optional<Words>(Words M)> cost);
 
-/// Of a problem x whose loops take it like this (Masked::taken): the larger of the cores, and the word that is written
-/// where a query sees no key, or no query a key.
+/// The footprint of a problem x as its loops take it (Masked::taken): the larger of the cores, and the word that is
+/// written where a query sees no key, or no query a key.
 Words footprint_of_cores(const Sizes& x, const CoreRules& rules, OfCore footprint);
 /// What second buffers add to it.
 Words prefetch_of_cores(const CoreList& cores, OfCore footprint, OfCore prefetch);
-/// Of one instance; where batches differ, of one key-value head of all batches.
+/// The I/O of one instance; where batches differ, that of one key-value head of all batches.
 Io io_of_cores(const Sizes& x, const CoreRules& rules, FunctionRef<Io(const Sizes& core)> io);
 Words macs_of_cores(const CoreList& cores, OfCore macs);
 /// Index words: a list of pairs is that of each core, where hidden pairs are formed the row and the key of each; an

@@ -13,8 +13,8 @@
 #include "redblue/schedules/parts/modifiers.hpp"
 #include "redblue/schedules/parts/tile_sizes.hpp"
 
-/// A schedule under any mask: its text runs on the cores of the problem and reads nothing else; what the others have of
-/// the outputs is written directly.
+/// A schedule under any mask: its text runs on the cores of the problem and reads nothing else; it writes the outputs
+/// of queries and keys outside the cores directly.
 namespace redblue::schedule {
 
 /// Do the operands have an output with a word for each pair?
@@ -72,7 +72,7 @@ struct Masked : S {
   }
   static Sizes taken(const Sizes& x, const Tiling& t) { return taken(x, hides(t)); }
 
-  /// Of one batch, or of all.
+  /// The cores of one batch, or of all.
   static CoreList cores(const Sizes& x, std::optional<index_t> batch = {}) { return cores_of(x, batch, rules.cut); }
   static Sizes largest_of(const Sizes& x) { return schedule::largest_of(x, cores(x)); }
 
@@ -101,7 +101,7 @@ struct Masked : S {
     if (!a || !b) return a ? a : b;
     return limits.price.of(io(x, *a)) <= limits.price.of(io(x, *b)) ? a : b;
   }
-  /// Of a problem x whose loops take it as `parts`.
+  /// The cheapest tiling of a problem x whose loops take it as `parts`.
   static std::optional<Tiling> choose_tiling_for(const Sizes& x, const Sizes& parts, const Limits& limits) {
     // Where no query sees a key nothing runs, and any tiling will do.
     const CoreList list = cores(parts);
@@ -185,7 +185,7 @@ struct Masked : S {
   static Words macs(const Sizes& x, const Tiling& t) {
     return macs_of_cores(cores(taken(x, t)), [&](const Sizes& core) { return Words(S::macs(core, of(t, core))); });
   }
-  /// Of a schedule that asks for decisions: those of its one core.
+  /// The costs of a schedule that asks for decisions are those of its one core.
   static Costs decided(const Sizes& x, const Tiling& t, const Decisions& decisions)
     requires requires { &S::decided; }
   {

@@ -102,7 +102,7 @@ struct GemmCost {
   std::optional<GemmTiling> choose(const Sizes& x, const Limits& limits, index_t step1, index_t step2) const {
     return choose(x, limits, step1, step2, [&](GemmTiling t) { return phase(x, t); });
   }
-  /// The same for a product whose phase holds more: phase_of(tiling).
+  /// That tiling for a product whose phase holds more: phase_of(tiling).
   template <class PhaseOf>
   std::optional<GemmTiling> choose(const Sizes& x, const Limits& limits, index_t step1, index_t step2,
                                    const PhaseOf& phase_of) const {

@@ -34,7 +34,7 @@ struct KeyPassWords {
   Words arriving(index_t rows) const {
     return x.tile(SlowArray::Q, rows, x.d) + x.statistic(SlowArray::lse, rows) + x.statistic(SlowArray::D, rows);
   }
-  /// Of a block of keys that rho queries see one after another.
+  /// The footprint of a block of keys that rho queries see one after another.
   Words block(index_t keys, index_t rho) const {
     return x.tile(SlowArray::K, keys, x.d) + x.tile(SlowArray::V, keys, x.d_v) + x.tile(SlowArray::dK, keys, x.d) +
            x.tile(SlowArray::dV, keys, x.d_v) + tiles * x.tile(SlowArray::P, std::min(br, rho), keys) +
@@ -69,7 +69,7 @@ inline Io queries_io(const Sizes& x, Words visits) {
       .read(SlowArray::lse, visits * x.statistics())
       .read(SlowArray::D, visits * x.statistics());
 }
-/// The same where the gradients of these queries are added to as well.
+/// What blocks of keys move where they also add to the gradients of these queries.
 inline Io revisited_queries_io(const Sizes& x) {
   return queries_io(x, 1) + Io().read(SlowArray::dQ, x.d).write(SlowArray::dQ, x.d);
 }

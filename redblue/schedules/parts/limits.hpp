@@ -276,7 +276,7 @@ std::optional<std::array<index_t, 2>> best_tile(index_t m, index_t n, index_t st
   return best;
 }
 
-/// Of a schedule whose words do not depend on its tiling: the smallest, if it fits.
+/// The tiling of a schedule whose words do not depend on it: the smallest, if it fits.
 template <class S>
 std::optional<typename S::Tiling> smallest_if_it_fits(const Sizes& x, const Limits& limits) {
   const typename S::Tiling t = S::smallest(x, limits.multiple);

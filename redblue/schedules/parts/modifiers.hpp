@@ -47,7 +47,7 @@ struct ModifierOperands {
   /// It passes with the scores.
   Arg bias_of(Range rows, Range keys) const { return Arg::streaming(of_scores(bias, rows, keys)); }
   /// The row of the bias that all queries share, for a schedule that keeps it with its keys; no words where each has
-  /// its own. That of dBias likewise.
+  /// its own. shared_gradient is that row of dBias.
   Block shared_bias(Range keys) const { return bias_of_keys ? of_scores(bias, {}, keys) : Block{bias.array}; }
   Block shared_gradient(const SlowMatrix& dBias, Range keys) const {
     return keeps_bias_gradient ? of_scores(dBias, {}, keys) : Block{dBias.array};
@@ -134,7 +134,7 @@ inline Words passing_bias(const Sizes& x, Words also) {
   return x.modifiers.bias == Modifiers::Bias::none ? also : std::max(also, x.word(SlowArray::bias));
 }
 
-/// The same of a schedule that keeps a row of the bias that all queries share, and that row.
+/// The word of the bias that passes in a schedule that keeps a row of the bias which all queries share, and that row.
 inline Words passing_bias_of_pairs(const Sizes& x) {
   return x.modifiers.bias == Modifiers::Bias::of_pairs ? x.word(SlowArray::bias) : Words(0);
 }
@@ -231,7 +231,7 @@ void for_blocks_of_keys(M& m, const Sizes& x, index_t blocks, const Round& round
     m.each(blocks, round);
 }
 
-/// The same for blocks of queries, where several add to one row.
+/// round(w, i) for blocks of queries: they follow each other where several add to one row of dBias.
 template <class M, class Round>
 void for_blocks_of_queries(M& m, const Sizes& x, index_t blocks, const Round& round) {
   const Modifiers& of = x.modifiers;
@@ -300,7 +300,7 @@ inline Io of_instances(const Sizes& x, const Io& one, index_t instances) {
   if (m.sinks_gradient) io.read(SlowArray::dSinks, Words(instances - heads) * x.mask.group);
   return io;
 }
-/// Of all this for one instance, the first.
+/// What gradients of modifiers move in one instance, the first.
 inline Io gradients_of_modifiers_io(const Sizes& x) {
   const Modifiers& m = x.modifiers;
   Io io;

@@ -32,7 +32,7 @@ typename S::Tiling doubled_in_turn(typename S::Tiling t, const Sizes& x, const L
   return t;
 }
 
-/// The same from the smallest tiling, if that fits.
+/// bc and br doubled in turn from the smallest tiling, if that fits.
 template <class S>
 std::optional<typename S::Tiling> doubled_in_turn(const Sizes& x, const Limits& limits, index_t keys = kEnough,
                                                   index_t queries = kEnough) {

@@ -241,7 +241,7 @@ void hide(W& w, const Sizes& s, const Arg& T, const Box& box) {
   const Place place = s.place(box.rows.begin, box.keys.begin);
   if (!place.sees_all(T.shape())) w.compute(kernel::Hide{place}, T);
 }
-/// The same where scores that are hidden have words of their own, for the loops go over more pairs than there are.
+/// Hides scores where the loops go over more pairs than there are, so that hidden scores have words of their own.
 template <class W>
 void hide_formed(W& w, const Sizes& s, const Arg& T, const Box& box) {
   if (s.hiding != nullptr) hide(w, s, T, box);

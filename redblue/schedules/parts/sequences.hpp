@@ -14,7 +14,7 @@ void for_each_part(M& m, const Operands& core, const F& f) {
   if (parts.size() == 1) return one(m, parts.front());
   m.each(static_cast<index_t>(parts.size()), [&](auto& w, index_t i) { one(w, parts[static_cast<std::size_t>(i)]); });
 }
-/// The same one after another, on one machine: f(operands of a part).
+/// f(operands of a part), for parts one after another on one machine.
 template <class Operands, class F>
 void for_parts(const Operands& core, const F& f) {
   for (const Sizes& part : sequences_of(core.shape)) f(Operands(part, core.scale, core.instance()));
@@ -125,8 +125,9 @@ void for_each_block(M& m, const std::vector<Shared>& list, const F& f) {
   m.each(static_cast<index_t>(list.size()), [&](auto& w, index_t k) { blocks(w, list[static_cast<std::size_t>(k)]); });
 }
 
-/// What tiles over both queries and keys are chosen for: the part, where there is one. Of several it has as many
-/// queries as the part with the most, and as many keys; and the mask of the largest, where that has as many of both.
+/// What tiles over both queries and keys are chosen for: the part, where there is one. Where there are several, it has
+/// as many queries as the part with the most, and as many keys; and the mask of the largest part, where that has as
+/// many of both.
 inline Sizes typical_part(const Sizes& core) {
   if (core.sequences == nullptr) return core;
   const std::vector<Sizes> parts = sequences_of(core);

@@ -137,7 +137,7 @@ Words query_blocks_footprint(const Sizes& x, index_t a, const BlockWords& words)
   return std::max(words(rows, pairs.most_keys(rows)),
                   ragged > 0 ? words(ragged, pairs.keys_of({0, ragged}).size()) : 0);
 }
-/// The same over blocks of b keys that rho queries see.
+/// The largest words(keys, rho) over blocks of b keys, where rho queries see a block.
 template <class BlockWords>
 Words key_blocks_footprint(const Sizes& x, index_t b, const BlockWords& words) {
   const index_t keys = std::min(b, x.n_k);
@@ -165,7 +165,7 @@ inline VisitPrices prices_with_modifiers(const Sizes& x, const Limits& limits, W
   if (sinks == Sinks::of_rows && x.modifiers.sinks) block += limits.price.reading(SlowArray::sinks) * x.mask.group;
   return {visit, block};
 }
-/// Of blocks of queries that visit keys in each of `passes` passes, and their values in one.
+/// The prices of blocks of queries that visit keys in each of `passes` passes, and their values in one.
 inline VisitPrices query_block_prices(const Sizes& x, const Limits& limits, Words passes = 1) {
   const Prices& price = limits.price;
   Words visit = passes * price.reading(SlowArray::K) * x.d + price.reading(SlowArray::V) * x.d_v;
@@ -253,7 +253,7 @@ index_t choose_query_block(const Sizes& x, index_t step, const Fits& fits, const
   const index_t largest = largest_tile(x.n_q, step, fits);
   return largest == 0 ? 0 : best_query_block(x, largest, step, price);
 }
-/// The same of keys.
+/// The cheapest size of blocks of keys for which fits(size), monotone, holds; 0 if there is none.
 template <class Fits>
 index_t choose_key_block(const Sizes& x, index_t step, const Fits& fits, const VisitPrices& price = {}) {
   const index_t largest = largest_tile(x.n_k, step, fits);

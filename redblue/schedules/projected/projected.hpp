@@ -62,7 +62,7 @@ struct Projected : Defaults {
     }
   };
 
-  /// Those of attention on the parts; products have those of the batch.
+  /// The tile sizes of attention on the parts; products have the tile sizes of the batch.
   static typename Inner::Tiling of_attention(const Tilings<Tiling>& t) {
     typename Inner::Tiling inner(t.all.attention);
     for (const auto& [core, sizes] : t.own) inner.set_own(core, t.of(core).attention);
@@ -130,7 +130,7 @@ struct Projected : Defaults {
     return macs_of(x.projections()) + Inner::macs(s, of_attention(t)) + macs_of(x.gradients());
   }
 
-  /// Of one part.
+  /// The index words of one part.
   static IndexWords index(const Sizes& part, const Tiling& t) { return S::index(part, t.attention); }
 
   template <Machine M>

@@ -64,8 +64,9 @@ inline std::map<index_t, index_t, std::greater<>> degrees_of(const RunLists& lis
   });
 }
 
-/// Numbers of rows, or of keys, that may be worth pinning: all where there are few. Else none, and those that see 5/4
-/// times as many as the next one or more; of these the three with the widest gaps.
+/// Numbers of rows, or of keys, that may be worth pinning: all numbers where there are few rows or keys. Otherwise 0,
+/// and the numbers whose last row or key sees at least 5/4 times as many as the next one: the three with the widest
+/// gaps.
 inline std::vector<index_t> pin_counts_of(const Pattern& pattern, bool keys, index_t step) {
   std::vector<index_t> counts{0};
   constexpr double kGap = 1.25;
@@ -97,7 +98,7 @@ inline std::vector<index_t> pin_counts_of(const Pattern& pattern, bool keys, ind
                                    [&] { return pin_counts_of(*pairs.mask.pattern, keys, step); });
 }
 
-/// The same, first that with which this tiling takes the least room.
+/// These numbers, ordered: the first is the one with which this tiling takes the least room.
 template <class Tiling, class Footprint>
 std::vector<index_t> pin_counts_by_room(const Sizes& x, std::vector<index_t> counts, Tiling t,
                                         const Footprint& footprint) {
@@ -119,7 +120,7 @@ inline index_t pinned_rows(const Sizes& x, index_t pinned) {
 class RingBlocks {
  public:
   explicit RingBlocks(const Blocks& even) : even_(even) {}
-  /// Of keys, or of rows, that are not pinned.
+  /// The blocks of keys, or of rows, that are not pinned.
   RingBlocks(const Blocks& even, const Pattern& pattern, bool keys, index_t pinned)
       : even_(even), pins_(pins_of(pattern, keys, pinned)) {
     if (pinned > 0) list_ = pattern.found("between pins", {keys ? 1 : 0, pinned, even.size}, [&] { return cut(); });

@@ -90,7 +90,7 @@ Words seen_keys_footprint(const Sizes& x, index_t a, const BlockWords& words) {
   const Blocks blocks = x.pairs().row_blocks(std::min(a, x.n_q));
   return detail::pattern_footprint(x.pairs(), blocks, true, "keys seen", detail::count_runs, words);
 }
-/// The same of blocks of b keys and the queries that see them.
+/// The largest words(keys, queries that see them) over blocks of b keys, where all those queries are resident at once.
 template <class BlockWords>
 Words seeing_queries_footprint(const Sizes& x, index_t b, const BlockWords& words) {
   if (x.mask.pattern == nullptr) return key_blocks_footprint(x, b, words);

@@ -80,7 +80,7 @@ struct RingSide {
                  })[0]
         .to_index();
   }
-  /// Those that they need where all that a block meets are there at once.
+  /// The places that items need where all that a block meets are there at once.
   [[gnu::noinline]] index_t places_together(const Sizes& x) const {
     if (pairs.mask.pattern == nullptr)
       return holds_queries ? most_seeing_rows(x, blocks.size()) : most_seen_keys(x, blocks.size());
@@ -138,7 +138,7 @@ struct RingSide {
     });
     return {sum[0], sum[1], blocks.count() + 1};
   }
-  /// Of a list of pairs in the order in which the ring needs it (index_words.hpp).
+  /// The index words of a list of pairs in the order in which the ring needs it (index_words.hpp).
   [[gnu::noinline]] IndexWords index(const Sizes& x) const {
     if (pinned == 0)
       return (holds_queries ? key_pass_index(x, blocks.size()) : row_pass_index(x, blocks.size())).words();

@@ -65,7 +65,7 @@ class RingSteps {
   }
 
   index_t places() const { return ring_.places; }
-  /// Of the next block.
+  /// The steps of the next block.
   [[gnu::noinline]] const std::vector<RingStep>& next() {
     steps_.clear();
     if (side_.pairs.mask.pattern == nullptr)
@@ -103,7 +103,7 @@ class RingSteps {
         if (step.leaves) free_.release(step.rows);
       return;
     }
-    // Those that leave, that come and go, that stay, and that enter: in this order.
+    // The items that leave, that come and go, that stay, and that enter, in this order.
     std::array<std::vector<Range>, 4> chosen;
     for (const Range& run : side_.met(block_))
       for (index_t i = run.begin; i < run.end; ++i) {

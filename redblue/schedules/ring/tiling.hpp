@@ -39,8 +39,8 @@ std::optional<typename S::Tiling> cheapest_ring(const Sizes& x, const Limits& li
 }
 
 /// All tilings of a ring S move the same words, but for a bias under a pattern, which is read for each pair that the
-/// ring forms: then the cheapest. Else the pins with which the smallest blocks take the least room, and the smallest
-/// blocks that fit. larger(t): what takes the room that is left and moves no word.
+/// ring forms: then this takes the cheapest. Otherwise it takes the pins with which the smallest blocks take the least
+/// room, and the smallest blocks that fit. larger(t): what takes the room that is left and moves no word.
 template <class S, class Larger>
 std::optional<typename S::Tiling> ring_tiling(const Sizes& x, const Limits& limits,
                                               const RingPasses<typename S::Tiling>& blocks, const Larger& larger) {

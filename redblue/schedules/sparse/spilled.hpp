@@ -40,7 +40,7 @@ struct SparseSpilledBackward : Defaults {
     return Tiling{Bc, *dQ};
   }
 
-  /// Of a block of b keys with a query that has g pairs in it.
+  /// The footprint of a block of b keys with a query that has g pairs in it.
   static Words pass_words(const Sizes& x, index_t b, index_t g) {
     return x.tile(SlowArray::K, b, x.d) + x.tile(SlowArray::V, b, x.d_v) + x.tile(SlowArray::dK, b, x.d) +
            x.tile(SlowArray::dV, b, x.d_v) + (x.modifiers.softcap > 0 ? 3 : 2) * x.tile(SlowArray::P, g, 1) +

@@ -53,7 +53,7 @@ struct SparseValuesBackward : Defaults {
     return Tiling{*P, Bc, *dQ, *dK};
   }
 
-  /// Of a block of b values with a query that has g pairs in it.
+  /// The footprint of a block of b values with a query that has g pairs in it.
   static Words pass_words(const Sizes& x, index_t b, index_t g) {
     return x.tile(SlowArray::V, b, x.d_v) + x.tile(SlowArray::dV, b, x.d_v) + bias_gradient_tile(x, b) +
            2 * x.tile(SlowArray::P, g, 1) + word(x);
