@@ -49,7 +49,7 @@ struct OnlineAttention {
   }
 };
 
-/// O <- O / l; m <- lse. Nothing for score functions without statistics.
+/// O <- O / l; m <- lse. It does nothing for score functions without statistics.
 struct SoftmaxFinish {
   static constexpr bool kComposite = true;
   static constexpr std::string_view name = "softmax_finish";

@@ -37,7 +37,7 @@ struct Costs {
   bool hides = false;                      ///< and is filled in where a row sees a part of a tile
   bool finds_pairs = false;                ///< each multiply-add finds a pair of a pattern first
   LseUse lse = LseUse::none;
-  // Of its implementations:
+  // What its implementations do:
   bool multiplies_bf16 = false;           ///< they multiply bf16 where others multiply f32
   std::span<const std::size_t> rounds{};  ///< arguments whose words they round to bf16 for that, each time anew
   std::optional<Packed> packed{};

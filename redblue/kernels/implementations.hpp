@@ -58,7 +58,7 @@ struct Implementations : ImplementationTraits, private detail::AllSlots<T> {
   void (*pack_queries)(View<const T> from, T* panels) = nullptr;
   void (*pack)(View<const T> from, T* panels) = nullptr;
   void (*unpack)(const T* panels, View<T> to) = nullptr;
-  /// The same to rows of 16-bit words, `stride` apart, rounded to nearest even. Null for T = double.
+  /// Unpacks to rows of 16-bit words, `stride` apart, rounded to nearest even. Null for T = double.
   void (*unpack_words16)(DType to, const T* panels, Shape shape, std::uint16_t* rows, index_t stride) = nullptr;
   /// Rows of 16-bit words become pairs of them, laid out as `paired` says; an odd last row is paired with zeros.
   void (*pair_rows)(const std::uint16_t* from, Shape shape, index_t stride, View<T> pairs) = nullptr;

@@ -32,7 +32,7 @@ constexpr decltype(auto) spread(F&& f, const auto& list, std::index_sequence<I..
 }
 }  // namespace detail
 
-/// Of an argument of a part, be it one of a machine or of a body.
+/// The shape of an argument, which is an Arg of a machine or a View of an implementation.
 constexpr Shape shape_of(const Arg& a) { return a.shape(); }
 template <class T>
 constexpr Shape shape_of(const View<T>& v) {

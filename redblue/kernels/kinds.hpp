@@ -8,9 +8,9 @@
 #include "redblue/kernels/implementations.hpp"
 #include "redblue/kernels/registry.hpp"
 
-/// What AnyKernel knows of each type of kernels. That of redblue's own is compiled once, in redblue/kernels/kinds.cpp
-/// and redblue/methods/kernels/kinds.cpp: there it takes a minute, and it would in every file whose schedules run on
-/// machine::Any. That of a kernel which a program brings is compiled where it is used.
+/// What AnyKernel knows of each type of kernels. redblue's own kinds are compiled once, in redblue/kernels/kinds.cpp
+/// and redblue/methods/kernels/kinds.cpp: there they take a minute, and they would in every file whose schedules run on
+/// machine::Any. The kind of a kernel which a program brings is compiled where it is used.
 namespace redblue::kernel {
 
 namespace detail {
@@ -195,7 +195,7 @@ struct KindOf {
   };
 };
 
-/// Those of a list, in order.
+/// The kinds of a list of kernels, in order.
 template <class... K>
 constexpr std::array<Kind, sizeof...(K)> kinds_of(std::tuple<K...>*) {
   return {KindOf<K>::kind...};

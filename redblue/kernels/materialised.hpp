@@ -55,7 +55,7 @@ struct NormaliseRows {
   }
 };
 
-/// The same without the weights that are dropped.
+/// NormaliseRows, then dropout of the weights.
 struct NormaliseAndDrop {
   static constexpr std::string_view name = "normalise_and_drop";
   static constexpr std::array access = NormaliseRows::access;

@@ -91,8 +91,8 @@ struct OnPairs {
   explicit OnPairs(const PairBox& b) : place(b.place), extent(b) {}
 };
 
-/// T_ij <- T_ij + a_i b_j for each pair: a column of A and one of B. Of one of them all rows or keys that have a pair
-/// are there, of the other (A with `rows_pass`, else B) those of the window, which are neighbours.
+/// T_ij <- T_ij + a_i b_j for each pair: a column of A and one of B. One of them has all rows or keys that have a pair,
+/// the other (A with `rows_pass`, else B) those of the window, which are neighbours.
 struct PairProducts : OnPairs {
   static constexpr std::string_view name = "pair_products";
   static constexpr std::array access{Access::update, Access::read, Access::read};
@@ -415,8 +415,8 @@ struct PairValueGradients {
   }
 };
 
-/// The same with weights made on the way from scores: z_r = exp(s_r - lse_r), and sums_r <- sums_r + z_r. Weights that
-/// are dropped are in the sums.
+/// PairAccumulate whose weights are made on the way from scores: z_r = exp(s_r - lse_r), and sums_r <- sums_r + z_r.
+/// Weights that are dropped are in the sums.
 struct PairWeightsAccumulate {
   static constexpr std::string_view name = "pair_weights_accumulate";
   static constexpr std::array access{Access::update, Access::update, Access::read, Access::read, Access::read};

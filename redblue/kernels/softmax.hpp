@@ -160,7 +160,7 @@ struct OnlineSoftmax {
   }
 };
 
-/// The same for a schedule that keeps O elsewhere and needs alpha <- exp(m_old - m) for it.
+/// OnlineSoftmax for a schedule that keeps O elsewhere and needs alpha <- exp(m_old - m) for it.
 struct TileSoftmax {
   static constexpr std::string_view name = "tile_softmax";
   static constexpr std::array access{Access::update, Access::update, Access::update, Access::write};

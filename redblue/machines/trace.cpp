@@ -52,7 +52,7 @@ std::string to_text(const kernel::PlainKernel& kernel, Patterns patterns) {
   return text + ")";
 }
 
-/// What is left of one line. Every take_ throws when the line does not go on that way.
+/// The rest of one line, after what has been taken. Every take_ throws when the line does not go on that way.
 class Line {
  public:
   Line(std::string text, index_t number) : text_(std::move(text)), number_(number), rest_(text_) {}

@@ -26,7 +26,7 @@ struct Operation {
 struct Trace {
   std::vector<Operation> operations;
   std::size_t most = 1'000'000;  ///< recording more throws InvalidProblem
-  /// Those that kernels point at, in the order of their first use.
+  /// The patterns that kernels point at, in the order of their first use.
   std::vector<std::shared_ptr<const Pattern>> patterns{};
 
   /// Keeps the pattern at this place, if there is one, as long as the trace.
@@ -174,8 +174,8 @@ void replay(const Trace& trace, M& m, std::span<const SlowMatrix> arrays) {
   check(trace, arrays);
   detail::play(trace, m);
 }
-/// The same on a machine without data, where every block is as good as another. On a machine with data: only for traces
-/// that were recorded on the same arrays.
+/// Plays a trace on a machine without data, where every block is as good as another. A machine with data must hold the
+/// arrays on which the trace was recorded.
 template <class M>
 void replay(const Trace& trace, M& m) {
   check(trace);

@@ -27,8 +27,8 @@ struct FetchAhead {
   index_t last = 0;        ///< from this row on
   index_t ahead_last = 0;  ///< it is this far, among the rows of the next step
 
-  /// Of a step with `rows` rows. Those of the next one begin `next` rows below its first; 0: below its last. A register
-  /// tile reads up to `side_by_side` rows at a time.
+  /// How far to fetch ahead in a step with `rows` rows. The next step begins `next` rows below the first of this one;
+  /// 0: below its last. A register tile reads up to `side_by_side` rows at a time.
   template <class Element>
   static FetchAhead of(index_t rows, index_t words, index_t stride, index_t next, index_t side_by_side) {
     index_t ahead = std::max(side_by_side, rows_ahead<Element>(words));

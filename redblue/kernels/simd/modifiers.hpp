@@ -43,7 +43,7 @@ class DropWords {
   }
   /// factors[k][lane]: what the weight of key k of the lane's four is multiplied with, 0 or 1 / (1 - share).
   void factors(T (&to)[4][L]) const { factors(Words::load(counter_[0]), to); }
-  /// The same where all lanes have these four keys.
+  /// The factors where all lanes have these four keys.
   void factors_of(index_t quad, T (&to)[4][L]) const { factors(Words::all(static_cast<std::uint32_t>(quad)), to); }
 
  private:
@@ -69,10 +69,10 @@ class DropPanel {
  public:
   using T = typename V::T;
   static constexpr index_t L = V::kLanes;
-  /// Of queries first_row and on of the tile.
+  /// The panel begins with query first_row of the tile.
   DropPanel(const Drop& drop, index_t first_row) : drop_(drop), first_row_(drop.row + first_row) { quad_.fill(-1); }
   bool active() const { return drop_.share > 0; }
-  /// Of the queries of vector v and a key of the tile.
+  /// The factors of a key of the tile for the queries of vector v.
   V operator()(index_t key, int v) {
     const index_t j = drop_.col + key, quad = j / 4;
     if (quad_[static_cast<std::size_t>(v)] != quad) fill(quad, v);
@@ -105,7 +105,8 @@ class DropPanel {
 
 inline constexpr index_t kDropVectors = 3;
 
-/// The same of kDropVectors vectors of keys of one query, from the key `key` of all on; head and position say which.
+/// The factors of one query for kDropVectors vectors of keys, from the key `key` of all on; head and position say
+/// which.
 template <class V>
 [[gnu::noinline]] void drop_factors(const Drop& drop, index_t head, index_t position, index_t key,
                                     typename V::T* keep) {

@@ -498,7 +498,7 @@ struct AttentionPanel {
     });
     return done;
   }
-  /// The same of keys first .. end; of these all rows see those in `all`.
+  /// Weighs keys first .. end; all rows see those in `all`.
   index_t weigh(index_t first, index_t end, Range all, double scale, Running& w, Pending& p) const {
     index_t done = first;
     for_seen(first, end, [&](const Piece& piece) {
@@ -525,8 +525,8 @@ struct AttentionPanel {
   }
   /// Do products become scores in registers, which can be compared with the largest?
   bool weighs_in_registers() const { return modify.only_adds() || keeps_order(); }
-  /// S <- scores of a piece, and `most` takes in the largest: raw ones, to be multiplied by `scale`. Of its keys all
-  /// rows see those in `all`.
+  /// S <- scores of a piece, and `most` takes in the largest: raw ones, to be multiplied by `scale`. All rows see the
+  /// keys in `all`.
   void raw_scores(const Piece& piece, Range all, V (&most)[NV]) const {
     std::fill_n(most, NV, minus_inf());
     with_height(piece, [&]<int N>(Height<N>) { scores<N>(piece.first, piece.end, piece.v0, most); });

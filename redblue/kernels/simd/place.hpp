@@ -20,7 +20,8 @@ namespace {
 [[gnu::noinline, gnu::flatten]] inline Range keys_under_mask(const Place& place, Range rows, index_t keys) {
   return place.cols_of(rows, keys);
 }
-/// Of `keys` keys those that one of these rows sees. Asked for each register tile: no call where there is no mask.
+/// The ones among `keys` keys that one of these rows sees. Each register tile asks, so there is no call where there is
+/// no mask.
 [[gnu::always_inline]] inline Range keys_seen(const Place& place, Range rows, index_t keys) {
   return place.mask.full() ? Range{0, keys} : keys_under_mask(place, rows, keys);
 }
@@ -80,7 +81,7 @@ constexpr index_t kSpare = 8;
   });
   return count;
 }
-/// Of some keys of a tile those that a row sees under a pattern, and of some rows those that see a key.
+/// The keys of a part of a tile that a row sees under a pattern, and the rows of a part that see a key.
 [[gnu::always_inline]] inline index_t keys_of_row(const Place& place, index_t row, Range keys, std::int32_t* list) {
   return write_list(place.mask.pattern->rows(), place.row + row, keys.shifted(place.col), place.col, list);
 }
@@ -88,7 +89,7 @@ constexpr index_t kSpare = 8;
   return write_list(place.mask.pattern->keys(), place.col + key, rows.shifted(place.row), place.row, list);
 }
 
-/// Of `rows` rows those that see one of these keys.
+/// The ones among `rows` rows that see one of these keys.
 [[gnu::noinline, gnu::flatten]] inline Range rows_seeing(const Place& place, Range keys, index_t rows) {
   return place.rows_of(keys, rows);
 }

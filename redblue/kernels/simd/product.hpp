@@ -24,7 +24,7 @@ struct Rows {
   Rows after(index_t t) const { return {p + t * step, stride, step}; }
 };
 
-/// The same with a distance that the compiler knows, so that no row of a tall register tile needs an address of its
+/// Rows at a distance that the compiler knows, so that no row of a tall register tile needs an address of its
 /// own.
 template <class T, index_t kStride>
 struct RowsApart {
@@ -36,7 +36,7 @@ struct RowsApart {
   RowsApart after(index_t t) const { return {p + t}; }
 };
 
-/// The same where the words of one step lie side by side (A transposed).
+/// Rows of A transposed: the words of one step lie side by side.
 template <class T>
 struct Side {
   const T* p;

@@ -20,8 +20,8 @@ struct MultiplyAmx : MultiplyBf16 {
   index_t steps_in_tiles(index_t k) const { return k % kTile == rest ? k : k / kTile * kTile; }
 
   /// c <- [begun +] A B over `steps`, as steps_in_tiles gives them. Rows of A are `stride` bytes apart, rows of
-  /// `begun`, if there are such, `apart` words. Of whole tiles the lines `ahead` bytes after those of A are fetched on
-  /// the way, if that is above 0.
+  /// `begun`, if there are such, `apart` words. Whole tiles also fetch the lines `ahead` bytes after those of A, if
+  /// that is above 0.
   template <int N>
   void product(F32x16 (&c)[kTile][N], const void* a, index_t stride, const float* b, index_t ldb, index_t steps,
                const float* begun, index_t apart, index_t ahead) const {

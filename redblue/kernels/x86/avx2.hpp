@@ -67,7 +67,7 @@ struct F32x8 {
     };
     return {_mm256_mul_ps(_mm256_mul_ps(a.v, power(half)), power(_mm256_sub_epi32(k, half)))};
   }
-  /// The same, and 0 where x < least, which is not formed there.
+  /// a 2^n; 0 where x < least, and the power is not formed there.
   friend F32x8 scale_unless_below(F32x8 a, F32x8 n, F32x8 x, F32x8 least) {
     const __m256 kept = _mm256_cmp_ps(x.v, least.v, _CMP_NLT_UQ);
     return {_mm256_and_ps(scale_by_power(a, F32x8{_mm256_and_ps(n.v, kept)}).v, kept)};

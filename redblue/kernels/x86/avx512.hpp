@@ -52,7 +52,7 @@ struct F32x16 {
   friend F32x16 exponent(F32x16 a) { return {_mm512_getexp_ps(_mm512_div_ps(a.v, mantissa(a).v))}; }
   /// a 2^n, n whole
   friend F32x16 scale_by_power(F32x16 a, F32x16 n) { return {_mm512_scalef_ps(a.v, n.v)}; }
-  /// The same, and 0 where x < least, which is not formed there.
+  /// a 2^n; 0 where x < least, and the power is not formed there.
   friend F32x16 scale_unless_below(F32x16 a, F32x16 n, F32x16 x, F32x16 least) {
     return {_mm512_maskz_scalef_ps(_mm512_cmp_ps_mask(x.v, least.v, _CMP_NLT_UQ), a.v, n.v)};
   }

@@ -28,7 +28,7 @@ struct Bf16KeyStep : KeyStep<F32x16> {
     index_t first;
     Rounded Q, dO;
   };
-  /// Of the pair of queries that q is the first of.
+  /// The weights of the pair of queries whose first is q.
   float* pair(index_t q, index_t key) const { return P.data + q / 2 * P.row_stride + key; }
 
   template <int R, int N>

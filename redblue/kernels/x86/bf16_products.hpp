@@ -108,7 +108,7 @@ struct PairedRows {
   }
 };
 
-/// The same for matrix tiles: as rows, with zeros up to a multiple of a tile's pairs.
+/// A turned for matrix tiles: its pairs lie as rows, with zeros up to a multiple of a tile's pairs.
 class TurnedRows {
  public:
   TurnedRows(const float* data, index_t stride) : data_(data), stride_(stride) {}

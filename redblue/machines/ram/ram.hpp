@@ -39,7 +39,7 @@ class Ram : public MachineFace<Ram<T, Slow>> {
   Ram(Team& team, index_t M, std::vector<Arrays> slow,
       const kernel::Implementations<T>& implementations = kernel::implementations<T>(best_isa()))
       : Ram(&team, M, std::move(slow), implementations, {}) {}
-  /// The same in given memory: an arena for each worker.
+  /// The workers of a team, in given memory: an arena for each worker.
   Ram(Team& team, index_t M, std::vector<Arrays> slow, const kernel::Implementations<T>& implementations,
       std::span<const ArenaMemory<T>> arenas)
       : Ram(&team, M, std::move(slow), implementations, arenas) {}

@@ -18,7 +18,7 @@ class TileStack {
     kernel::Placement place;
   };
 
-  /// Of words of this many bytes.
+  /// `word_bytes`: what a word of a tile takes.
   TileStack(index_t M, std::size_t word_bytes) : M_(M), line_(static_cast<index_t>(kLineBytes / word_bytes)) {}
 
   /// Throws CapacityError unless `more` further words fit.
