@@ -6,7 +6,7 @@ namespace redblue::bound {
 
 /// Every needed input word is read once, every output word written once. For any schedule.
 Bound trivial(const AttentionProblem& x);
-/// The same where a method needs these words of its inputs.
+/// The trivial bound of a method that needs these words of its inputs.
 Bound trivial(const AttentionProblem& x, Words inputs);
 
 /// F': max over s in {1 if M <= 4 d^2 (c := 1), min(1, c min(d + d_v, 2d) / sqrt M)} of

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::string_view kQK = "Q, K distinct arrays, each word read as it is";
 
-/// Of all instances: those whose words must be formed, and all.
+/// The pairs of all instances whose words must be formed, and all pairs.
 Words visible(const AttentionProblem& x) { return Words(x.instances / batches_of(x)) * visible_pairs(Sizes(x)); }
 Words all(const AttentionProblem& x) { return Words(x.instances) * x.n_q * x.n_k; }
 

@@ -16,7 +16,7 @@ class AtomicFile;
 /// Throws IoError when the file cannot be read, is truncated or malformed; Unsupported for any other dtype.
 Tensor read_npy(const std::string& path);
 
-/// The same from memory; the result points into `bytes`. `path` is for error messages.
+/// Reads an .npy file that lies in memory; the result points into `bytes`. `path` is for error messages.
 FileTensor parse_npy(std::span<const std::byte> bytes, const std::string& path = "<memory>");
 
 /// What the header of an .npy file says.
@@ -44,7 +44,7 @@ std::string parse_npy_text(std::span<const std::byte> bytes, const std::string& 
 /// long for it), bf16 as '<V2'. The file appears complete or not at all.
 /// Throws IoError when it cannot be written, InvalidProblem when the tensor makes no sense.
 void write_npy(const std::string& path, const FileTensor& tensor);
-/// The same into a file that the caller commits, for instance together with others.
+/// Writes into a file that the caller commits, for instance together with others.
 void write_npy(AtomicFile& out, const FileTensor& tensor);
 /// What write_npy puts before the elements of such a tensor; its data is not looked at.
 std::string npy_header(const FileTensor& tensor);

@@ -58,7 +58,8 @@ class Safetensors {
 /// own tensor unreadable.
 Safetensors read_safetensors(const std::string& path);
 
-/// The same from memory. `path` is for error messages; `keeps_alive` owns the bytes, null if the caller does.
+/// Reads a safetensors file that lies in memory. `path` is for error messages; `keeps_alive` owns the bytes, null if
+/// the caller does.
 Safetensors parse_safetensors(std::span<const std::byte> bytes, const std::string& path = "<memory>",
                               std::shared_ptr<const void> keeps_alive = nullptr);
 
@@ -76,7 +77,7 @@ struct NamedTensor {
 /// InvalidProblem for a name that is repeated, reserved or not UTF-8.
 void write_safetensors(const std::string& path, const std::vector<NamedTensor>& tensors,
                        const Safetensors::Metadata& metadata = {});
-/// The same into a file that the caller commits, for instance together with others.
+/// Writes into a file that the caller commits, for instance together with others.
 void write_safetensors(AtomicFile& out, const std::vector<NamedTensor>& tensors,
                        const Safetensors::Metadata& metadata = {});
 /// Bytes of the file that write_safetensors makes of such tensors; their data is not looked at.

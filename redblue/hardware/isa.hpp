@@ -41,7 +41,7 @@ constexpr std::string_view name_of(Isa isa) { return facts_of(isa).name; }
 constexpr bool includes(Isa isa, Isa other) {
   return other == Isa::portable || (facts_of(isa).family == facts_of(other).family && other <= isa);
 }
-/// Those that a processor with this one runs, this one first.
+/// The next smaller set whose code a processor with `isa` runs; nothing below the portable one.
 constexpr std::optional<Isa> next_smaller(Isa isa) {
   if (isa == Isa::portable) return std::nullopt;
   const Isa before = static_cast<Isa>(static_cast<std::uint8_t>(isa) - 1);

@@ -38,7 +38,7 @@ class Stopwatch {
     }
     return median(std::span(samples).first(taken));
   }
-  /// The same from one sample.
+  /// Units per second from one sample.
   template <class Run>
   double sample(double units, const Run& run) {
     const Taken t = enough(run);

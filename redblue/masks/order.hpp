@@ -32,7 +32,7 @@ constexpr std::optional<PatternOrder> pattern_order_from_name(std::string_view n
   return std::nullopt;
 }
 
-/// Of each place the query, or key, that stands there.
+/// The query, or key, that stands at each place.
 struct Order {
   std::vector<index_t> queries;
   std::vector<index_t> keys;
@@ -49,8 +49,8 @@ Order chained(const Order& first, const Order& second);
 /// Has a pattern too many runs to search for an order? Then order_of finds none.
 inline constexpr index_t kMostRunsToSearch = index_t{1} << 22;
 bool too_large_to_search(const RunLists& rows);
-/// For lists of rows that are `group` query heads at each position: heads of a position stay together. Nothing where
-/// finding an order other than natural would take too long.
+/// For lists of rows that are `group` query heads at each position: heads of a position stay together. The result is
+/// empty where finding an order other than natural would take too long.
 std::optional<Order> order_of(PatternOrder kind, const RunLists& rows, index_t n_k, index_t group);
 /// The lists in this order.
 RunLists in_order(const RunLists& rows, const Order& order, index_t group);

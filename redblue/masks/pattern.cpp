@@ -25,7 +25,7 @@ constexpr std::uint64_t bits_of(Range run) {
   return run.size() == 0 ? 0 : ~std::uint64_t{0} >> (kWordBits - run.size()) << run.begin;
 }
 
-/// Of a pattern: what is made of it, such as bits, the lists the other way round and in other orders, takes many
+/// Refuses a pattern for which memory is too small: its bits, its lists by key and its lists in other orders take many
 /// times the memory of its runs.
 void require_memory_for(std::size_t runs) {
   static const Words most = physical_memory() / Words(16 * sizeof(Range));
@@ -203,7 +203,7 @@ RunLists transposed(const RunLists& lists, index_t n) {
 
 namespace {
 
-/// Of each list how many the lists before it hold, and at the end how many all hold.
+/// For each list: how many the lists before it hold. The last number: how many all hold.
 std::vector<index_t> held_before(const RunLists& lists) {
   std::vector<index_t> before{0};
   before.reserve(static_cast<std::size_t>(lists.size()) + 1);

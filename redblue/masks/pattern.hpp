@@ -31,7 +31,7 @@ struct PatternIndex {
 /// What is needed of two patterns together: the more explicit of the two; blocks that both are made of.
 PatternIndex more_explicit(const PatternIndex& a, const PatternIndex& b);
 
-/// Of each of n rows the keys that it sees, or of each key the rows that see it, as sorted runs with gaps between them.
+/// The keys that each of n rows sees, or the rows that see each key, as sorted runs with gaps between them.
 /// Neighbours with the same runs share them.
 class RunLists {
  public:
@@ -66,7 +66,7 @@ class RunLists {
   /// Holds the lists, of n things, as bits too where these take no more than four times the memory of the runs. Then
   /// seen(), envelope_of() and union_of() take no time for each run.
   void hold_bits(index_t n);
-  /// Bit k of 64: does list i hold from + k? None beyond the end.
+  /// Bit k of 64: does list i hold from + k? Bits beyond the end are 0.
   std::uint64_t seen(index_t i, index_t from) const {
     if (i >= size()) return 0;
     const std::uint32_t group = group_of_[static_cast<std::size_t>(i)];
@@ -120,7 +120,7 @@ RunLists transposed(const RunLists& lists, index_t n);
 /// A pattern between n_q rows (stacked query heads that share one key-value head, position-major) and n_k keys.
 class Pattern : public std::enable_shared_from_this<Pattern> {
  public:
-  /// Of n_q rows the keys that they see, below n_k.
+  /// `rows`: the keys, below n_k, that each of n_q rows sees.
   Pattern(RunLists rows, index_t n_k);
 
   index_t n_q() const { return rows_.size(); }
@@ -158,7 +158,7 @@ class Pattern : public std::enable_shared_from_this<Pattern> {
   Range interval_of_keys(Range rows, index_t n_k) const { return interval(rows_, rows, n_k); }
   Range interval_of_rows(Range keys, index_t n_q) const { return interval(keys_, keys, n_q); }
   index_t pairs_of_rows(Range rows) const { return between(before_, rows); }
-  /// Of intervals only.
+  /// Only patterns of intervals know this.
   index_t pairs_of_keys(Range keys) const { return between(pairs_before_key_, keys); }
 
   /// Pairs in order, row by row: their number, and the place of the first pair of this row whose key is `key` or later.
@@ -183,7 +183,8 @@ class Pattern : public std::enable_shared_from_this<Pattern> {
     return before[static_cast<std::size_t>(part.end)] - before[static_cast<std::size_t>(part.begin)];
   }
   using Visits = std::unordered_map<index_t, Words>;
-  /// Of rows or keys cut into blocks of this size: `cut` are their lists, `others` those of the other side.
+  /// What the blocks of this size, into which rows or keys are cut, visit: `cut` are the lists of that side, `others`
+  /// those of the other side.
   Words visited(Visits& known, index_t size, const RunLists& others, const RunLists& cut, bool ragged_first) const;
 
   RunLists rows_;

@@ -24,7 +24,7 @@ constexpr Product<std::uint32_t> product(std::uint32_t a, std::uint32_t b) {
   return {static_cast<std::uint32_t>(both >> 32), static_cast<std::uint32_t>(both)};
 }
 
-/// Of other words W: product(std::uint32_t, W), W ^ W and W ^ std::uint32_t.
+/// Another type W of words brings product(std::uint32_t, W), W ^ W and W ^ std::uint32_t.
 template <class W>
 constexpr PhiloxWords<W> philox(PhiloxWords<W> x, std::uint32_t key_a, std::uint32_t key_b) {
   constexpr int kRounds = 10;

@@ -112,7 +112,7 @@ struct Pairs {
   /// The keys that one of these rows sees, and the rows that see one of these keys.
   constexpr Range keys_of(Range rows) const { return mask.keys(rows, n_k); }
   constexpr Range rows_of(Range keys) const { return mask.rows(keys, n_q); }
-  /// The same without those between the first and the last that do not.
+  /// The keys that one of these rows sees, without the unseen ones between the first and the last.
   [[gnu::noinline]] Runs runs_of_keys(Range rows) const {
     if (mask.pattern == nullptr) return keys_of(rows);
     return Runs(union_of(mask.pattern->rows(), rows));
@@ -136,7 +136,7 @@ struct Pairs {
            detail::clamped_sum({end, a, T - 1}, mask.group, mask.lo, 0, n_k) -
            keys_of({std::max<index_t>(0, end - a), end}).begin;
   }
-  /// The same without the first keys.
+  /// visited_keys of the keys from `key` on.
   Words visited_keys_beyond(index_t a, index_t key) const {
     if (mask.pattern != nullptr) return blocks_met(mask.pattern->keys(), {key, n_k}, n_q, a, true);
     if (mask.intervals != nullptr) {
@@ -147,9 +147,9 @@ struct Pairs {
     }
     return Pairs{mask.from(0, key), n_q, n_k - key}.visited_keys(a);
   }
-  /// The same where the last `most` keys of each block need no visit by the next one: each key once, and again for each
-  /// block that sees it and the block before it had to let go. Blocks before which some had to go are neighbours. The
-  /// mask has a left edge.
+  /// visited_keys where the last `most` keys of each block need no visit by the next one: each key once, and again for
+  /// each block that sees it and the block before it had to let go. Blocks before which some had to go are neighbours.
+  /// The mask has a left edge.
   Words visited_keys_keeping(index_t a, index_t most) const {
     const Blocks blocks = row_blocks(a);
     const index_t pairs = blocks.count() - 1;
@@ -186,7 +186,7 @@ struct Pairs {
     return mask.full() ? Words(n_q) * n_k : visited_keys(1);
   }
 
-  /// Those of these rows, and those of these keys. No pattern.
+  /// The pairs of these rows, and the pairs of these keys; not for patterns.
   Words count_of_rows(Range rows) const {
     if (mask.intervals != nullptr) return mask.intervals->pairs_of_rows(rows);
     return Pairs{mask, rows.end, n_k}.count() - Pairs{mask, rows.begin, n_k}.count();
@@ -309,8 +309,8 @@ struct Pairs {
         {mask.lo + positions, mask.hi, mask.prefix, mask.hi + positions}, n_k, [&](index_t j) { return j / b; });
   }
 
-  /// The largest size(block). Of intervals in place of numbers all blocks are asked. Else it grows, falls or repeats
-  /// after `group` blocks at most between the blocks where an end of the interval begins or ceases to move.
+  /// The largest size(block). It asks all blocks where the mask is a list of intervals. Otherwise the size grows, falls
+  /// or repeats after `group` blocks at most between the blocks where an end of the interval begins or ceases to move.
   template <class Size, class BlockOf>
   std::invoke_result_t<Size, index_t> most(index_t count, const Size& size, std::initializer_list<index_t> ends,
                                            index_t n, const BlockOf& block_of) const {
