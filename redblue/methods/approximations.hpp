@@ -41,7 +41,7 @@ inline const RowPolynomials* row_polynomials_of(const AnyApproximation& a) {
   const bool is = a != nullptr && a->by_rows() && a->kind() == methods::polynomial;
   return is ? static_cast<const RowPolynomials*>(a.get()) : nullptr;
 }
-/// The same, to be shared.
+/// row_polynomials_of(a), to be shared.
 inline std::shared_ptr<const RowPolynomials> shared_row_polynomials_of(const AnyApproximation& a) {
   return {a, row_polynomials_of(a)};
 }
@@ -57,7 +57,7 @@ inline const Method& method_of(const AnyApproximation& a) {
   return is ? static_cast<const PublishedMethod*>(a.get())->method : none;
 }
 
-/// The same of a Problem, or of Sizes.
+/// What the approximation of a Problem, or of Sizes, is.
 template <class X>
   requires requires(const X& x) { x.approximation; }
 const RowPolynomials* row_polynomials_of(const X& x) {

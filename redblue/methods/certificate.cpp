@@ -173,7 +173,7 @@ Certificate certify(const Problem& p, const Inputs& inputs, DType compute, std::
 
 namespace {
 
-/// Of the degrees from 1 on, the first that `does` finds near enough.
+/// The polynomial of least degree, from 1 on, that `does` finds near enough.
 template <class Does>
 std::optional<Polynomial> first(double range, index_t most, const Does& does) {
   if (!(range <= 64)) return std::nullopt;

@@ -48,8 +48,8 @@ struct RowLengths {
 struct Certificate {
   Polynomial polynomial;  ///< without coefficients where attention is exact: then the heads have norms and ranges only
   std::shared_ptr<const RowPolynomials> rows;  ///< polynomials of each row; null: that polynomial is of all rows
-  /// Of rows: each weight of polynomial k is within this share of e^z, also for a row whose radius roundings put on its
-  /// side. Those up to the last that a row may take.
+  /// Only for polynomials of each row: a weight of polynomial k is within this share of e^z, also for a row whose
+  /// radius roundings put on its side. The list ends with the last polynomial that a row may take.
   std::vector<double> row_errors;
   DType compute = DType::f32, stored = DType::f32;  ///< of arithmetic, of O
   double scale = 1;
@@ -64,7 +64,8 @@ struct Certificate {
   index_t exact_rows() const;   ///< of all heads
   /// Fills in what follows for this polynomial. Where a weight may be off by all of itself the errors are infinite.
   void prove(const Polynomial& p);
-  /// The same for polynomials of each row. They are infinite also where rows beyond the range are not exact.
+  /// Fills in what follows for polynomials of each row. The errors are infinite also where rows beyond the range are
+  /// not exact.
   void prove(std::shared_ptr<const RowPolynomials> p, const RowLengths& lengths);
 };
 
@@ -93,7 +94,7 @@ Certificate certify(const Problem& problem, const Inputs& inputs, DType compute 
 /// The minimax polynomial of least degree that proves an output error of at most `tolerance` for these norms; nothing
 /// where no degree that schedules take (`most`) does.
 std::optional<Polynomial> least_polynomial(const Certificate& norms, double tolerance, index_t most = 12);
-/// The same without tensors: scores up to `range`, and values of which nothing is known.
+/// The least polynomial without tensors, for scores up to `range` and for any values.
 std::optional<Polynomial> least_polynomial(double range, double tolerance, index_t most = 12);
 
 }  // namespace redblue

@@ -13,7 +13,7 @@
 /// errors nothing is proved.
 namespace redblue {
 
-/// A number of keys that nobody gave: 64, or all where they are fewer (fitted()).
+/// Stands for a number that the caller leaves out; fitted() replaces it with 64, or with n_k where that is smaller.
 inline constexpr index_t kAsFits = std::numeric_limits<index_t>::min();
 
 /// Weights phi(q).phi(k) with phi(x) = elu(x) + 1, x by x; no scale. Katharopoulos et al. 2020 (arXiv 2006.16236).
@@ -124,7 +124,7 @@ constexpr const MethodKind& kind_of(const Method& m) {
 /// "Performer, 256 features, seed 7"
 std::string text_of(const Method& m);
 
-/// With a number in place of each kAsFits.
+/// The method with a number in place of each kAsFits.
 Method fitted(Method m, index_t n_k);
 
 /// Throws InvalidProblem where a number makes no sense, and says which would.

@@ -236,7 +236,7 @@ double proved_error(std::span<const double> coefficients, double range) {
   Reals dc(c.size());
   for (std::size_t l = 0; l < c.size(); ++l)
     dc[l] = std::abs(c[l]) + (l + 1 < c.size() ? static_cast<Real>(l + 1) * std::abs(c[l + 1]) : Real(0));
-  // Of n + 1 coefficients: Horner's rule and the shift take at most 2 n roundings of any term, exp 16 units.
+  // With n + 1 coefficients Horner's rule and the shift take at most 2 n roundings of any term, exp 16 units.
   const Real roundings = u * static_cast<Real>(4 * c.size() + 64);
   const Real reach = h * (1 + 4 * kIntervals * u);  // m is off by some units of B, which h covers
   Real most = 0;

@@ -24,8 +24,8 @@ inline double rounded_up(Real x, index_t roundings) {
   return std::nextafter(static_cast<double>(up), kInfinity);
 }
 
-/// Of the numbers of a type: the largest share of itself that rounding takes from one, the largest of them, and the
-/// most that rounding takes from one near 0, where it is more than that share.
+/// What is true of the numbers of a type: the largest share of itself that rounding takes from one, the largest of
+/// them, and the most that rounding takes from one near 0, where it is more than that share.
 struct Format {
   Real unit, largest, least;
 };

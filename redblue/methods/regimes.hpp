@@ -26,13 +26,13 @@ struct Regime {
   Words M;          ///< words of fast memory
   index_t degree = 0;
   Words monomials;  ///< C(d + degree, degree), the rows of the state
-  /// Nothing where no schedule runs under M.
+  /// Each is empty where no schedule runs under M.
   std::optional<Moved> approximate, exact;
   /// The largest bound on schedules that keep one running state of all monomials: that one (status "restricted"), or
   /// the trivial one.
   bound::Bound bound;
   /// The least n_q = n_k from which polynomial attention moves no more words than exact attention at this M and degree,
-  /// by bisection. Nothing where n_q and n_k differ, where either is refused under M, or up to 2^32.
+  /// by bisection. It is empty where n_q and n_k differ, where either is refused under M, or where 2^32 is not enough.
   std::optional<index_t> break_even;
 
   bool approximation_wins() const { return approximate && (!exact || approximate->words < exact->words); }

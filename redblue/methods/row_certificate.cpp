@@ -95,7 +95,7 @@ void for_seen_keys(const Problem& p, const Tensors& tensors, index_t instance, c
   });
 }
 
-/// Of rows that are read once more: their lengths from the mean.
+/// The distances of keys from their mean, for which it reads the keys twice.
 std::vector<double> from_mean(const Problem& p, const Tensors& tensors, index_t instance, std::size_t keys,
                               const proof::NowAndThen& now_and_then) {
   std::vector<LongReal> mean(static_cast<std::size_t>(p.d));

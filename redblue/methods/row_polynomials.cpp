@@ -15,7 +15,7 @@ namespace {
 
 using Grid = std::shared_ptr<const std::vector<Polynomial>>;
 
-/// Of a bound a coarse grid costs little; of a spread it would cost what the fit gains.
+/// A coarse grid costs little where the fit is for a bound; where it is for a spread, it would cost what the fit gains.
 constexpr index_t steps_of(Fit fit) { return fit == Fit::gaussian ? 4096 : 64; }
 double middle_of(double step, index_t k) { return step * (static_cast<double>(k) + 0.5); }
 

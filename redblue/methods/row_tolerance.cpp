@@ -18,7 +18,7 @@ struct RowCandidate {
   Words least_words;  ///< it moves no fewer
 };
 
-/// Of one head that needs it most: the error of weights that proves the tolerance.
+/// The error of weights that proves the tolerance, for the head that needs the smallest.
 double wanted_weight_error(const Certificate& norms, double tolerance) {
   double share = 0.99;
   for (const HeadCertificate& h : norms.heads)
@@ -39,7 +39,7 @@ Words keys_passing(const Sizes& x, index_t h, const Words& at_a_time) {
 
 /// The words of polynomial_rows, or of polynomial_pairs where exact keys do not fit beside the state (not under a
 /// mask), if rows had all the fast memory that is left: where h rows of an instance, under a mask the last ones, are
-/// exact. None: no row fits.
+/// exact. The result is empty where no row fits.
 std::optional<Words> least_words(const Problem& p, const RowOptions& how, const std::vector<index_t>& listed,
                                  const Words& M, const Words& state) {
   const Sizes x = p.sizes();
@@ -76,8 +76,8 @@ std::vector<std::vector<double>> radii_of(const Certificate& norms, const RowOpt
   return radii;
 }
 
-/// With the number of exact keys (0 or a power of 2) that moves the fewest words; of equal words, the fewest keys.
-/// None: nothing fits.
+/// The candidate whose number of exact keys (0 or a power of 2) moves the fewest words; of equal words, the fewest
+/// keys. The result is empty where nothing fits.
 std::optional<RowCandidate> best_candidate(const Problem& p, const Certificate& norms, const RowLengths& lengths,
                                            index_t degree, double widest, bool centred, const Words& M) {
   constexpr double kLeastRange = 0x1p-10;  // as in least_polynomial

@@ -15,9 +15,9 @@ struct RowAnswer {
   index_t exact_rows = 0;
 };
 
-/// Those of fewest words, among degrees up to 8, keys as they are or centred, and 0, 1, 2, 4, .. exact keys, that move
-/// fewer words than `most` (if given). `M`: fast memory, as far as known. `problem` has no approximation; `plan` makes
-/// plans of it with one.
+/// The polynomials of fewest words, among degrees up to 8, keys as they are or centred, and 0, 1, 2, 4, .. exact keys,
+/// that move fewer words than `most` (if given). `M`: fast memory, as far as known. `problem` has no approximation;
+/// `plan` makes plans of it with one.
 RowAnswer fewest_words_by_rows(const Problem& problem, const Certificate& norms, const RowLengths& lengths,
                                double tolerance, const std::optional<Words>& most, const Words& M,
                                const std::function<plan::Plan(const Problem&)>& plan);

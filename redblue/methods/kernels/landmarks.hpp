@@ -112,7 +112,7 @@ struct PseudoInverseStep {
   static Implementation<T, PseudoInverseStep> implementation(Isa isa);
 };
 
-/// B <- Z B, a column at a time. Of B the leading rows count, as many as Z has columns.
+/// B <- Z B, a column at a time. Only the leading rows of B count, as many as Z has columns.
 struct MultiplyFromLeft {
   static constexpr std::string_view name = "multiply_from_left";
   static constexpr std::array access{Access::update, Access::write, Access::read};

@@ -32,7 +32,7 @@ struct Monomials {
   double scale = 1;
   std::array<double, kMostDegree + 1> c{};
 
-  /// The same, weighted by the coefficients of a polynomial.
+  /// These monomials, weighted by the coefficients of a polynomial.
   Monomials times(const Polynomial& p, double by) const {
     Monomials m = *this;
     m.weighted = true;
@@ -204,7 +204,7 @@ struct DifferentiateMonomials : Monomials {
   }
 };
 
-/// Of O = num / den: dO <- dO / den, the gradient of num, and den <- -(dO . O) / den, that of den.
+/// For O = num / den: dO <- dO / den, the gradient of num, and den <- -(dO . O) / den, that of den.
 struct DivisionGradients {
   static constexpr std::string_view name = "division_gradients";
   static constexpr std::array access{Access::update, Access::update, Access::read};

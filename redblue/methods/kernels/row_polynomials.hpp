@@ -45,7 +45,7 @@ T square_of_row(View<const T> A, index_t i) {
 }
 }  // namespace detail
 
-/// Of the rows that are kept and those that arrive, the longest are kept: each row of A that is longer than the
+/// Keeps the longest of the rows that are kept and those that arrive: each row of A that is longer than the
 /// shortest of K changes places with it, and its row of B with that of V. `shortest` has the square of its length, and
 /// which it is.
 struct KeepLongest {

@@ -96,7 +96,7 @@ struct SmyrfKeys {
 };
 
 namespace detail {
-/// Of two pairs (key, position).
+/// Does pair (key, position) a come before pair b?
 template <class T>
 bool pair_before(const View<T>& pairs, index_t a, index_t b) {
   return pairs(a, 0) != pairs(b, 0) ? pairs(a, 0) < pairs(b, 0) : pairs(a, 1) < pairs(b, 1);

@@ -156,7 +156,7 @@ class RowPolynomialRows final : public ApproximateRows<T> {
   }
   /// Is key j among the farthest of those that row i sees?
   bool is_far(index_t i, index_t j) const { return count_seen(i) <= far_up_to_[static_cast<std::size_t>(j)]; }
-  /// Of a row that is not exact, has this pair the weight e^z?
+  /// Has this pair of a row that is not exact the weight e^z?
   bool is_exact_pair(index_t i, index_t j) const { return is_far(i, j) || clusters_.meet(i, j); }
   /// The first of the grid whose range holds the radius; else the last.
   index_t number_of_polynomial(index_t i) const {

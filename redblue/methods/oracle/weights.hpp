@@ -26,7 +26,7 @@ class MethodWeights {
     std::visit([&](const auto& m) { prepare(m, x.scale, x.Q, x.K); }, method_);
   }
 
-  /// Of query i on these keys, which are all of them where the method knows no mask.
+  /// The weights of query i on these keys, which are all of them where the method knows no mask.
   std::vector<T> operator()(index_t i, const std::vector<index_t>& keys) const {
     if (meets_.shape.rows > 0) return meeting(i, keys);
     std::vector<T> w;

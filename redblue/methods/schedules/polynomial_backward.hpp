@@ -55,8 +55,8 @@ struct PolynomialTwoStateBackward : Defaults {
   }
 };
 
-/// The same with one state at a time, under a mask, too: Z and the queries, which leave dNum and dDen in slow memory;
-/// then, from the last key to the first, dZ from the queries that see it, and dK and dV.
+/// The gradients of polynomial attention with one state at a time, also under a mask: Z and the queries, which leave
+/// dNum and dDen in slow memory; then, from the last key to the first, dZ from the queries that see it, and dK and dV.
 ///   reads 2 n_k (d + d_v) + n_q (2d + 2d_v + 1)   writes n_q (d + d_v + 1) + n_k (d + d_v)
 ///   footprint r (d_v + 1) + 2d + 2d_v + g + 1 for br = bc = 1
 struct PolynomialBackward : Defaults {

@@ -14,8 +14,8 @@ namespace redblue::schedule {
 ///   footprint the largest of Z0 + [cen] d + bc (d + d_v) + max(g, 2 if H > 0), Z0 + d + d_v + 2 + g, and
 ///   Br (d + d_v + 3 + Bc) + 1, where Z0 = r (d_v + 1) + 1 + H (d + d_v)
 /// Under a mask without a left edge keys enter just before the first query that sees them, so radii and exact keys are
-/// those of the keys that a query sees; the mean is that of all keys, and stays: d more words beside each query. Of Br
-/// listed rows the last one says how many keys pass. Means of the scores that a row sees are then not 0, as a gaussian
+/// those of the keys that a query sees; the mean is that of all keys, and stays: d more words beside each query. The
+/// last of Br listed rows says how many keys pass. Means of the scores that a row sees are then not 0, as a gaussian
 /// fit takes them to be: there is none.
 /// io and footprint say the most that any data cost, macs what the same data do, decided() what they cost where it is
 /// known which rows are listed.

@@ -55,7 +55,7 @@ bool add_monomials_implementation(const AddMonomials& k, std::span<const View<ty
   return true;
 }
 
-/// The same as below, for all monomials of degree at most 2.
+/// apply_monomials_implementation for all monomials of degree at most 2.
 template <class V>
 void apply_quadratics(const ApplyMonomials& k, std::span<const View<typename V::T>> v) {
   using T = typename V::T;

@@ -25,7 +25,7 @@ class PolynomialBlock {
     transpose_in<V>(Q, q_, width_);
     std::fill_n(sums_, width_, T(0));
   }
-  /// Of at most kKeys keys: row j of the result, kQueries words, has the weights of key j.
+  /// Weighs at most kKeys keys: row j of the result, kQueries words, has the weights of key j.
   const T* weigh(View<const T> K, const Place& place) {
     const auto seen_by = [&](index_t i) { return keys_seen(place, {i, i + 1}, K.rows()).end; };
     see(seen_by, {0, rows_ - 1}, seen_by(0), seen_by(rows_ - 1));
@@ -50,7 +50,7 @@ class PolynomialBlock {
   }
   /// The sums of the weights so far, a word for each query.
   const T* sums() const { return sums_; }
-  /// Of the last keys, how many this query sees.
+  /// How many of the last keys this query sees.
   index_t seen(index_t query) const { return seen_[query]; }
 
  private:

@@ -67,7 +67,8 @@ class Quadratics {
  private:
   static constexpr index_t kTiles = 48;  ///< a multiple of the lanes, and of the rows of all full register tiles
   static constexpr index_t kWidth = 4 * kTiles;
-  /// Of all rows: each pair of factors reads them anew, so they are to stay in L1 beside the rows of Z of that pair.
+  /// The most coordinates of all rows: each pair of factors reads them anew, so they are to stay in L1 beside the rows
+  /// of Z of that pair.
   static constexpr index_t kCoordinates = index_t{36} * 1024 / index_t{sizeof(T)};
   /// Vectors of a row of Z at a time: both brackets of a pair have that many for each row of X.
   static constexpr int kVectors = V::kAccumulators == 24 ? 2 : 1;
@@ -119,8 +120,8 @@ class Quadratics {
     else
       x.store(to);
   }
-  /// Of the rows from i on: the terms of the factors x_t and x_t+1, whose rows of Z begin at z. What multiplies both
-  /// brackets is read once for two products.
+  /// Adds the terms of the factors x_t and x_t+1, whose rows of Z begin at z, to the rows from i on. What multiplies
+  /// both brackets is read once for two products.
   template <int N, int NV, bool kTail>
   void pair(const View<T>& O, index_t i, index_t t, const T* z, index_t ldz) {
     const auto load = [&](const T* p, int v) __attribute__((always_inline)) { return vector<NV, kTail>(O, p, v); };
@@ -159,7 +160,7 @@ class Quadratics {
         keep<NV, kTail>(O, i + r, v, fma(V::all(x[width_ + r]), bracket[r][NV + v], first));
       }
   }
-  /// The same of these factors, one after another.
+  /// Adds the terms of these factors, one after another.
   template <int N, int NV, bool kTail>
   void one_by_one(const View<T>& O, index_t i, Range factors, const T* z, index_t ldz) const {
     const auto load = [&](const T* p, int v) __attribute__((always_inline)) { return vector<NV, kTail>(O, p, v); };
@@ -201,7 +202,7 @@ class Quadratics {
     [[gnu::always_inline]] const T* at(int r) const { return p + (r * next - index_t{r} * (r - 1) / 2 * step); }
     [[gnu::always_inline]] void advance() { p += step; }
   };
-  /// The same of one column, in NV vectors of rows from i on.
+  /// The sums of one column, in NV vectors of rows from i on.
   template <int NV>
   void sums_of_rows(index_t i, View<const T> z, T* sums) const {
     V sum[1][NV];

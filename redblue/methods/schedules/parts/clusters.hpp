@@ -18,13 +18,13 @@ struct Clusters {
   index_t n_q = 0, n_k = 0, count = 1;
   Range queries(index_t t) const { return segment(t, count, n_q); }
   Range keys(index_t t) const { return segment(t, count, n_k); }
-  /// Of the larger ones.
+  /// The queries and keys of the larger clusters.
   Shape largest() const { return {ceil_div(n_q, count), ceil_div(n_k, count)}; }
 };
-/// Of at most `keys` keys.
+/// Clusters of at most `keys` keys.
 inline Clusters clusters_of(const Sizes& x, index_t keys) { return {x.n_q, x.n_k, ceil_div(x.n_k, keys)}; }
 
-/// Of schedules that sort rows: why they cannot.
+/// Why schedules that sort rows cannot take this problem; empty where they can.
 inline std::optional<std::string_view> sorts_rows_unsupported(const Sizes& x) {
   constexpr index_t kMostRows = 1 << 24;  // a word of fast memory that is an f32 has their numbers
   if (x.mask.group > 1) return "sorts queries: each head needs keys and values of its own";
@@ -71,7 +71,7 @@ struct ClusterKeys {
   Tile<M> numbers, K, V;
 };
 
-/// Of one round of several: does a row go on from an earlier one, and do others come?
+/// One round of several: is it the first, and is it the last?
 struct Round {
   bool first = true, last = true;
 };

@@ -37,7 +37,7 @@ void largest_logarithm_of_keys(M& m, const ForwardOperands& x, const Tile<M>& c,
 template <class M>
 class FeatureState {
  public:
-  /// Of these features and columns; `step` features of a block of rows are formed at a time.
+  /// The state of these features and columns; it forms `step` features of a block of rows at a time.
   FeatureState(M& m, Range features, StateColumns columns, index_t step)
       : features_(features),
         values_{columns.first, columns.first + columns.values},

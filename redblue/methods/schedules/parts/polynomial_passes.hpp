@@ -40,7 +40,7 @@ struct PolynomialPasses {
   Words most(index_t coordinates) const {
     return std::max(Words(1), (Words(w) - coordinates - columns.columns - degree) / columns.columns);
   }
-  /// Of the largest pass.
+  /// The footprint of the largest pass.
   Words footprint(const Sizes& x) const {
     return largest(x, [](const Phase& p) { return p.footprint; });
   }
@@ -96,8 +96,8 @@ index_t largest_groups(const Sizes& x, const Limits& limits, PolynomialPasses& p
   return w;
 }
 
-/// Of schedule S: every s and every number of column blocks, with the largest groups that fit beside the rows of the
-/// smallest tiles t.
+/// The cheapest tiling of schedule S among every s and every number of column blocks, with the largest groups that fit
+/// beside the rows of the smallest tiles t.
 template <class S>
 std::optional<PolynomialTiles> cheapest_passes(const Sizes& x, const Limits& limits, PolynomialTiles t) {
   std::optional<PolynomialTiles> best;

@@ -59,8 +59,8 @@ inline std::vector<index_t> numbers_of_values(index_t d_v, index_t step) {
   return list;
 }
 
-/// Of schedule S, whose tiles have gs rows of the state and `values` columns of V: the cheapest number of column
-/// blocks. group(t) is the most rows that fit with the columns of t, 0 where none do.
+/// The cheapest number of column blocks of schedule S, whose tiles have gs rows of the state and `values` columns of V.
+/// group(t) is the most rows that fit with the columns of t, 0 where none do.
 template <class S, class Group>
 std::optional<typename S::Tiling> cheapest_columns(const Sizes& x, const Limits& limits, const Group& group) {
   std::optional<typename S::Tiling> best;
