@@ -21,7 +21,7 @@ scripts/test.sh --all     all parts, with warnings as errors: 30 minutes. CI run
   wheel        5     a wheel for manylinux is built and installed into build/venv
   site         1  *  the documentation as web pages
   demo         1  *  scripts/demo.sh
-  docs         1     format of sources, names in documents, layers, sizes of files; ruff on the Python files
+  docs         1     format of sources, names in documents, comments, layers, sizes of files; ruff on the Python files
   types        1  *  mypy on the Python package
   sanitizers  15     C++ tests under the address, undefined-behaviour and thread sanitizers of clang
   tidy         5     clang-tidy
@@ -80,7 +80,9 @@ release_build() {
 }
 
 format() { find redblue cli python tests examples bench \( -name '*.[ch]pp' -o -name '*.[ch]' \) -print0 | xargs -0 clang-format-19 --dry-run -Werror; }
-repository() { python3 tests/check_docs.py && python3 tests/check_layers.py && python3 tests/check_sizes.py; }
+repository() {
+  python3 tests/check_docs.py && python3 tests/check_comments.py && python3 tests/check_layers.py && python3 tests/check_sizes.py
+}
 wheel() {
   local strict=()
   ! $all || strict=(--config-settings=cmake.define.REDBLUE_WERROR=ON)

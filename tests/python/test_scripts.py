@@ -84,6 +84,26 @@ def test_parts_that_there_are_not_are_refused(tree, tmp_path, arguments):
     assert done.returncode == 2 and "scripts/test.sh PART" in done.stderr and done.stdout == ""
 
 
+@pytest.mark.parametrize(
+    "name, source, line",
+    [
+        ("a.hpp", "int a;\n/// Adds one. The same where b\n/// is 0.\nint f();\n", 2),
+        ("a.hpp", "int a;  ///< the rest; Those that fit.\nint b;  ///< of a. Those that fit.\n", 2),
+        ("a.h", "/* Runs.\n * Of the tensors q is read. */\n", 1),
+        ("a.cpp", "// NaN: what is not a\n// number is not near.\n", 1),
+        ("a.py", 'def f():\n    """Runs.\n\n    None where it fails.\n    """\n', 2),
+        ("a.py", "x = 1\n# All but the first.\n", 2),
+    ],
+)
+def test_a_sentence_of_a_comment_without_its_subject_is_refused(monkeypatch, name, source, line):
+    monkeypatch.syspath_prepend(str(ROOT / "tests"))
+    import check_comments
+
+    assert [wrong.split(": ")[0] for wrong in check_comments.wrong_in(name, source)] == [f"{name}:{line}"]
+    code = 'auto s = "// The same where";' if not name.endswith(".py") else 's = "# The same where"'
+    assert not list(check_comments.wrong_in(name, code + "\n"))  # a string is no comment
+
+
 def test_a_file_that_is_too_long_is_refused(monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT / "tests"))
     import check_sizes
