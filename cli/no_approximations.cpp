@@ -4,7 +4,7 @@
 #include "commands.hpp"
 #include "redblue/language/error.hpp"
 
-/// In place of what the program does with approximations, where they are left out of the build.
+/// This file stands in place of what the program does with approximations, where they are left out of the build.
 namespace redblue::cli {
 
 namespace {

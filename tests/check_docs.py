@@ -36,6 +36,7 @@ NO_SUBJECT = (
     r"|The same(?:[,.;:]| (?:where|for|with|as|if|when|under|in|into|on|one"
     r"|of|to|from|over|without|way)\b)"
     r"|(?:Nothing|None)(?:[,.;:]| (?:where|for|if|when|unless|beyond)\b)|With a number in place of "
+    r"|In place of [^,.;:]*[.;:]|Not (?:with|for) "
 )
 # Documents, moreover, have no sentences that begin with a verb.
 FRAGMENT = re.compile(

@@ -114,9 +114,9 @@ def checked(op: str, types: tuple, shapes: tuple, s: Settings) -> tuple[Sizes, A
 def plan_of(op: str, types: tuple, shapes: tuple, dense: bool, s: Settings, gradients: tuple) -> Call:
     """`dense`: are the arrays of bf16, and do the features of q, k and v lie side by side?
 
-    `gradients` says, for op "backward", whether lse and o are given, and whether those of bias and sinks are wanted; for
-    "forward", whether lse is wanted. A last one, for both, says whether outputs are given and added to (no, where it is
-    missing). "scores" and "weights" have none; v is k.
+    `gradients` says, for op "backward", whether lse and o are given, and whether those of bias and sinks are wanted;
+    for "forward", whether lse is wanted. A last one, for both, says whether outputs are given and added to (no, where
+    it is missing). "scores" and "weights" have none; v is k.
     """
     q, k, v = shapes
     x, problem, empty = checked(op, types, shapes, s)

@@ -41,7 +41,8 @@ _known: dict[tuple, list] = {}  # [Mask or None, how often it still runs as a bi
 
 def recognised(op: str, r: Request, given: Any, *, counted: bool = True) -> tuple[Request, str]:
     """The request as it runs: with a mask in place of its bias if that is one, and has come often enough where it has
-    lengths. And the mask's name, or "". given: the bias as the caller has it. counted: is this a call that runs?"""
+    lengths. The second is the mask's name, or "". given: the bias as the caller has it. counted: is this a call that
+    runs?"""
     sizes = _sizes(r, given)
     if sizes is None:
         return r, ""

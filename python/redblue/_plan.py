@@ -324,8 +324,8 @@ def certify(q: Any, k: Any, v: Any, **options: Unpack[Options]) -> dict:
     With `tolerance` or `approximate` as for `attention`. Returns method ("polynomial", "polynomial rows" or "exact"),
     degree, range (no score is beyond it), output_error (o is within this many max|v| of exact attention), rounding (what
     roundings add at most), the same for each head (`heads`), decision (why this method). A number is None where nothing
-    is proved: the error where weights may be off by all of themselves, the rounding where roundings may add up to a large
-    share of a sum.
+    is proved: the error where weights may be off by all of themselves, the rounding where roundings may add up to a
+    large share of a sum.
 
     Raises what `attention` raises, and InvalidProblem for a NaN or an infinity in q, k or v; Unsupported for
     compute = "bf16", of whose products nothing is proved, and for approximations that are no polynomials.

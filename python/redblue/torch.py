@@ -287,7 +287,7 @@ def _products(q: Tuple, k: Tuple, layout: str) -> int:
 
 @register_flop_formula(torch.ops.redblue.attention)
 def _flops(*arguments, **_):  # type: ignore[no-untyped-def]
-    """As torch counts its own attention: without a look at masks."""
+    """Flops as torch counts those of its own attention: without a look at masks."""
     given = dict(zip(NAMES, arguments))
     return _products(given["q"], given["k"], given["layout"]) * (given["q"][-1] + given["v"][-1])
 
@@ -347,7 +347,7 @@ def _drawn_seed() -> Tensor:
 
 
 def _autocast(x: Any, to: torch.dtype) -> Any:
-    """As torch casts the arguments of scaled_dot_product_attention."""
+    """Casts x as torch casts the arguments of scaled_dot_product_attention."""
     if not isinstance(x, Tensor) or not x.is_floating_point() or x.dtype == torch.float64 or x.device.type != "cpu":
         return x
     return x.to(to)

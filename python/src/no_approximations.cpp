@@ -3,7 +3,8 @@
 #include "redblue/machine.hpp"
 #include "regimes.hpp"
 
-/// In place of certify.cpp, compare.cpp and regimes.cpp where approximations are left out (-DREDBLUE_METHODS=OFF).
+/// This file stands in place of certify.cpp, compare.cpp and regimes.cpp where approximations are left out
+/// (-DREDBLUE_METHODS=OFF).
 namespace redblue::python {
 
 namespace {

@@ -128,8 +128,8 @@ typedef struct redblue_problem {
    * "performer:256,seed=7". With it approximate_degree must be 0. NULL: none. The text is copied. */
   const char* approximate;
   /* Above 1: query i sees only keys whose distance from i + causal_offset is a multiple of it, and the window counts
-   * such steps. Each residue of queries and keys is then taken as a sequence of its own. Not with alibi, dropout,
-   * patterns and approximations, nor for REDBLUE_SCORES and REDBLUE_WEIGHTS: there a pattern serves that
+   * such steps. Each residue of queries and keys is then taken as a sequence of its own. It goes neither with alibi,
+   * dropout, patterns and approximations nor with REDBLUE_SCORES and REDBLUE_WEIGHTS: there a pattern serves that
    * redblue_pattern_longformer makes with 0 globals and this step. Default 1; 0 means 1, too. */
   int64_t dilation;
 } redblue_problem;

@@ -24,7 +24,7 @@ struct Arg {
   static constexpr Arg streaming(const Block& b) { return {Kind::stream, 0, b}; }
 };
 
-/// In place of an argument that a problem does not have.
+/// Stands in place of an argument that a problem does not have.
 inline constexpr Arg kNoWords{};
 
 /// The words of fast memory that these streams take while they pass side by side.

@@ -248,7 +248,7 @@ struct Pairs {
     return kept("rows", b, [&] { return Words(most_of_keys(b, [&](Range keys) { return rows_of(keys).size(); })); })
         .to_index();
   }
-  /// The most pairs of a whole block of `a` rows, and of a whole block of b keys. No pattern.
+  /// The most pairs of a whole block of `a` rows, and of a whole block of b keys. The mask has no pattern.
   Words most_pairs_of_rows(index_t a) const {
     return kept("pairs of rows", a, [&] { return most_of_rows(a, [&](Range rows) { return count_of_rows(rows); }); });
   }

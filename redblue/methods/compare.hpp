@@ -58,7 +58,7 @@ struct CompareOptions {
 
 struct Comparisons {
   std::vector<Compared> methods;  ///< exact attention first
-  /// Rows that are all the mean of the values that they see: what a method without scores would do. No schedule.
+  /// Rows that are all the mean of the values that they see: what a method without scores would do. It has no schedule.
   std::vector<HeadError> mean_of_values;
 };
 

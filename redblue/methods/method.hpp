@@ -110,7 +110,7 @@ struct UniformSample {
   friend bool operator==(const UniformSample&, const UniformSample&) = default;
 };
 
-/// In place of exact attention; the first: none of them. In the order of kind_of().
+/// A method that stands in place of exact attention, in the order of kind_of(); the first is none of them.
 using Method = std::variant<std::monostate, LinearAttention, Performer, Linformer, Nystroemformer, Smyrf,
                             HyperAttention, Reformer, Coreset, UniformSample>;
 

@@ -7,7 +7,7 @@
 #include "redblue/problem/approximation.hpp"
 #include "redblue/schedules/lists/lists.hpp"
 
-/// In place of all other files of this folder where approximations are left out (-DREDBLUE_METHODS=OFF).
+/// This file stands in place of all others of this folder where approximations are left out (-DREDBLUE_METHODS=OFF).
 namespace redblue {
 
 AnyApproximation approximation_from(std::string_view text) {

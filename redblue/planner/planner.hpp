@@ -156,7 +156,7 @@ std::shared_ptr<const Plan> forward_before(const Problem& problem, Options optio
 std::optional<Refusal> beyond_cap(const Plan& plan, const Row& row);
 /// Throws CapacityError, MemoryError or Unsupported from what the plan refused, with the least M or cap that would do.
 [[noreturn]] void throw_nothing_fits(const Plan& plan);
-/// Is a cost more than a number of words? And what words cost, in 1/kCostUnit.
+/// Is a cost more than a number of words? cost_of is what words cost, in 1/kCostUnit.
 bool is_priced(const Options& options);
 Words cost_of(const Io& io, const Options& options, Operation op);
 

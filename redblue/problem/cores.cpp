@@ -125,7 +125,7 @@ struct CoreMemo::Lists {
   }
 
  private:
-  /// In place of the oldest where there are many.
+  /// Keeps `one`, and lets go of the oldest where there are many.
   template <class T>
   static const T& keep(std::vector<T>& kept, T one) {
     if (kept.size() == kProblems) kept.erase(kept.begin());

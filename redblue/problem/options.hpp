@@ -2,8 +2,8 @@
 #include "redblue/problem/option.hpp"
 #include "redblue/problem/problem.hpp"
 
-/// The options of a problem: redblue/problem/option.hpp says what is made of this table. Not among them are `patterns`
-/// and what approximates (Problem::approximate_text): these are objects.
+/// The options of a problem: redblue/problem/option.hpp says what is made of this table. `patterns` and what
+/// approximates (Problem::approximate_text) are not among them: these are objects.
 namespace redblue {
 
 inline constexpr index_t kLargestSize = index_t{1} << 48, kLargestSeed = index_t{1} << 53;

@@ -54,17 +54,18 @@ struct Problem {
   std::optional<index_t> window_right{};   ///< query i sees no key after i + offset + window_right
   index_t prefix = 0;                      ///< the first keys, which neither causal nor window_right hides
   /// Above 1: query i sees only keys whose distance from i + offset is a multiple of it, and the window counts such
-  /// steps. Queries and keys of each residue are then taken together: each residue has a window without gaps. Not with
-  /// alibi, dropout, patterns and approximations, nor for scores and weights: patterns::window leaves all in place.
+  /// steps. Queries and keys of each residue are then taken together: each residue has a window without gaps. It goes
+  /// neither with alibi, dropout, patterns and approximations nor with scores and weights: patterns::window leaves all
+  /// in place.
   index_t dilation = 1;
   std::optional<double> scale{};  ///< default 1 / sqrt(d); 1 where scores are A1 X A2^T
   bool lse_required = false;      ///< count lse in the bound, and make naive write it (all others do anyway)
   Score score = Score::softmax;   ///< other score functions have no lse
-  /// In place of exact attention; null: none. approximate() makes it of a text. approximate_exp(degree, range) is a
-  /// polynomial in place of e^z, O = SUM_j p(z_ij) v_j / SUM_j p(z_ij), z = scale q.k; polynomials_of_rows(degree,
-  /// range, how) gives each row a polynomial for how far its own scores can go; approximate_by(Performer{256}) is one
-  /// of the published methods of methods/method.hpp, of whose errors nothing is proved. A plan of such a problem has
-  /// schedules for it only, and no lse.
+  /// What stands in place of exact attention; null: nothing. approximate() makes it of a text. approximate_exp(degree,
+  /// range) is a polynomial in place of e^z, O = SUM_j p(z_ij) v_j / SUM_j p(z_ij), z = scale q.k;
+  /// polynomials_of_rows(degree, range, how) gives each row a polynomial for how far its own scores can go;
+  /// approximate_by(Performer{256}) is one of the published methods of methods/method.hpp, of whose errors nothing is
+  /// proved. A plan of such a problem has schedules for it only, and no lse.
   AnyApproximation approximation{};
   Sources sources = Sources::distinct;  ///< are A1, A2, A3 one array? (where Q, K, V are projected)
   /// Packed sequences: sequence s has the queries cu_seqlens_q[s] to cu_seqlens_q[s + 1] - 1, the keys of cu_seqlens_k
@@ -117,12 +118,13 @@ struct Problem {
   bool several() const {
     return !(cu_seqlens_q.empty() && cu_seqlens_k.empty() && seqused_q.empty() && seqused_k.empty());
   }
-  /// Without sequences and patterns; rows are stacked query heads; one that hides nothing is full().
+  /// The mask without sequences and patterns; its rows are stacked query heads; one that hides nothing is full().
   Mask mask() const;
   Modifiers modifiers() const;
   /// Throws Unsupported where the order of a pattern is too much work to find.
   Sizes sizes() const;  ///< of one instance, query heads stacked position-major
-  /// May its queries and keys be taken in another order than they have? And may a planner choose it: has it patterns?
+  /// May its queries and keys be taken in another order than they have? may_reorder: may a planner choose that order,
+  /// for it has patterns?
   bool may_move() const;
   bool may_reorder() const { return !patterns.empty() && may_move(); }
   /// Must a forward pass run first, for O and lse?

@@ -194,7 +194,7 @@ SlowMatrix matrix_of_pairs(const Sizes& x, SlowArray a, index_t instance) {
 
 namespace {
 
-/// The most keys that a row sees. No pattern.
+/// The most keys that a row sees. The mask has no pattern.
 index_t most_keys(const Sizes& x) {
   index_t most = 0;
   for_pairs(x, [&](const Pairs& pairs) { most = std::max(most, pairs.most_keys(1)); });

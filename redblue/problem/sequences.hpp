@@ -139,7 +139,7 @@ std::shared_ptr<const Sequences> envelopes_of(const Sequences& sequences);
 /// as the batch with the most pairs needs.
 SlowMatrix matrix_of_pairs(const Sizes& x, SlowArray a, index_t instance);
 /// A matrix with a column for each query, as long as the query that sees the most keys needs: the words of its first
-/// key and of those after it. No words under a pattern.
+/// key and of those after it. It has no words under a pattern.
 SlowMatrix band_of_pairs(const Sizes& x, SlowArray a, index_t instance);
 
 /// A matrix of workspace, whose rows begin `row_stride` words apart.

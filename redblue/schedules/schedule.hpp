@@ -61,7 +61,8 @@ struct Schedule {
   Words (*prefetch)(const Sizes&, const Tiling&);   ///< what second buffers add to it
   Io (*io)(const Sizes&, const Tiling&);
   Words (*macs)(const Sizes&, const Tiling&);  ///< multiply-adds
-  /// Beside io and footprint, of one instance; where batches differ, of one key-value head of all batches, as io is.
+  /// The index words beside io and footprint, of one instance; where batches differ, of one key-value head of all
+  /// batches, as io is.
   IndexWords (*index)(const Sizes&, const Tiling&);
   std::vector<Workspace> (*workspace)(const Sizes&, const Tiling&);
   /// Runs all instances, as an outermost loop of independent rounds.

@@ -201,7 +201,8 @@ void runs_alike_on_every_machine(const Schedule& s, const Sizes& x, const Tiling
   require_counts(counted, s, x, t, "a run in f32");
 }
 
-// With the portable kernels: a trace holds the parts of composites, which fused implementations round in other places.
+// This takes the portable kernels: a trace holds the parts of composites, which fused implementations round in other
+// places.
 void traces_replay_to_the_same_bits(const Schedule& s, const Sizes& x, const Tiling& t) {
   const auto& portable = kernel::implementations<double>(Isa::portable);
   const auto direct = ran<double>(s, x, t, portable);
