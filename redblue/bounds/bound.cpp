@@ -7,7 +7,6 @@
 #include "redblue/bounds/backward.hpp"
 #include "redblue/bounds/forward.hpp"
 #include "redblue/bounds/projected.hpp"
-#include "redblue/bounds/rounding.hpp"
 #include "redblue/bounds/scores.hpp"
 #include "redblue/problem/problem.hpp"
 #include "redblue/problem/sequences.hpp"
@@ -45,36 +44,13 @@ long double value(Words N, long double K, Words M) {
 
 namespace {
 
-/// merge: each word of both states is read, and one state written.
-Bound merge_bound(const AttentionProblem& x) {
-  return {Words(3) * x.instances * x.n_q * (Words(x.d_v) + 1), "trivial", kAny, "proved", "none", true};
-}
-
 std::vector<Bound> without_dropout(Operation op, const AttentionProblem& x) {
-  if (op == Operation::merge) return {merge_bound(x)};
+  if (op == Operation::merge) return {merge(x)};
   if (x.approximation != nullptr) return x.approximation->bounds(op, x);
   if (op == Operation::forward) return forward_bounds(x);
   if (op == Operation::backward) return backward_bounds(x);
   if (is_of_pairs(op)) return scores_bounds(op, x);
   return projected_bounds(op, x);
-}
-
-/// Outputs that are given (docs/proofs/accumulating.md): a schedule that takes 0 and -inf for each word that it reads
-/// of them is one of the problem where none are given, and each word that changes is read once. Others are not written.
-void add_given_outputs(Operation op, const AttentionProblem& x, std::vector<Bound>& list) {
-  const Need need = need_of(x);
-  const bool backward = op == Operation::backward;
-  const Words of_key = Words(x.d) + x.d_v, of_row = Words(x.d_v) + x.statistics();
-  const Words all = backward ? Words(x.n_q) * x.d + x.n_k * of_key : x.n_q * of_row;
-  const Words changed =
-      backward ? need.scored_rows * x.d + need.scored_keys * x.d + need.keys * x.d_v : need.rows * of_row;
-  for (Bound& b : list) {
-    b.words += changed;
-    if (b.name == "trivial") b.words -= x.instances * all - changed;
-    if (b.status == "proved") continue;
-    b.holds = false;
-    b.condition = "no given outputs";
-  }
 }
 
 /// Each word of a bias that a visible score needs is read once at least, and each word of dBias written once. What a

@@ -47,6 +47,28 @@ Bound g(const AttentionProblem& x) {
   return {ceil_words(parts - M, std::max(parts, M)), "G", kTrees, "proved", "Q, K distinct arrays", true};
 }
 
+Bound merge(const AttentionProblem& x) {
+  return {Words(3) * x.instances * x.n_q * (Words(x.d_v) + 1), "trivial", kAny, "proved", "none", true};
+}
+
+/// Outputs that are given (docs/proofs/accumulating.md): a schedule that takes 0 and -inf for each word that it reads
+/// of them is one of the problem where none are given, and each word that changes is read once. Others are not written.
+void add_given_outputs(Operation op, const AttentionProblem& x, std::vector<Bound>& list) {
+  const Need need = need_of(x);
+  const bool backward = op == Operation::backward;
+  const Words of_key = Words(x.d) + x.d_v, of_row = Words(x.d_v) + x.statistics();
+  const Words all = backward ? Words(x.n_q) * x.d + x.n_k * of_key : x.n_q * of_row;
+  const Words changed =
+      backward ? need.scored_rows * x.d + need.scored_keys * x.d + need.keys * x.d_v : need.rows * of_row;
+  for (Bound& b : list) {
+    b.words += changed;
+    if (b.name == "trivial") b.words -= x.instances * all - changed;
+    if (b.status == "proved") continue;
+    b.holds = false;
+    b.condition = "no given outputs";
+  }
+}
+
 std::vector<Bound> forward_bounds(const AttentionProblem& x) {
   if (x.score == Score::identity) return {trivial(x)};
   std::vector<Bound> list{trivial(x), f_prime(x), f_double_prime(x), g(x)};

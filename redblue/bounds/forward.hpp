@@ -19,6 +19,12 @@ Bound f_double_prime(const AttentionProblem& x);
 /// G: N d^2 / (M + 4 d^2) - M, any summation trees. A cross-check: F' implies it wherever it exceeds the trivial bound.
 Bound g(const AttentionProblem& x);
 
+/// Two states of attention become one: each word of both is read, and one state written.
+Bound merge(const AttentionProblem& x);
+
+/// Adds what is read of outputs that are given (Sizes::accumulate) to the bounds of forward or backward.
+void add_given_outputs(Operation op, const AttentionProblem& x, std::vector<Bound>& list);
+
 /// All bounds, in this order; only the trivial bound for a score function that allows P V to be reassociated
 /// (identity).
 std::vector<Bound> forward_bounds(const AttentionProblem& x);
