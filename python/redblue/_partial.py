@@ -21,7 +21,9 @@ elif sys.version_info >= (3, 11):  # for typing.get_type_hints
 _NO_GRADIENTS = "has no gradients: call it under torch.no_grad() or give tensors.detach(); attention has them"
 
 
-def attention_partial(q: Any, k: Any, v: Any, o: Any = None, lse: Any = None, **options: Unpack[Options]) -> tuple[Any, Any]:
+def attention_partial(
+    q: Any, k: Any, v: Any, o: Any = None, lse: Any = None, **options: Unpack[Options]
+) -> tuple[Any, Any]:
     """Attends to these keys into o and lse, which hold what attention to other keys gave.
 
     q, k, v and options are those of `attention`; k and v are a part of all keys and values. o [batch, heads, n_q, d_v] and
@@ -112,7 +114,14 @@ def attention_partial_backward(
 
 
 def merge(
-    o1: Any, lse1: Any, o2: Any, lse2: Any, *, out: Optional[tuple] = None, layout: str = "bhsd", threads: Optional[int] = None
+    o1: Any,
+    lse1: Any,
+    o2: Any,
+    lse2: Any,
+    *,
+    out: Optional[tuple] = None,
+    layout: str = "bhsd",
+    threads: Optional[int] = None,
 ) -> tuple[Any, Any]:
     """Attention to two sets of keys that share none, as one: the o and lse of the softmax over both.
 

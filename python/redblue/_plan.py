@@ -143,6 +143,7 @@ def _problem(
     forward_given: bool = True,
     bias_gradient: bool = False,
     sinks_gradient: bool = False,
+    accumulate: bool = False,
     multiple: Optional[dict] = None,
     width: Optional[dict] = None,
     pad: Optional[dict] = None,
@@ -162,6 +163,7 @@ def _problem(
     problem = problem_of(op, x, s)
     problem.lse_required, problem.forward_given = return_lse, forward_given
     problem.bias_gradient, problem.sinks_gradient = bias_gradient, sinks_gradient
+    problem.accumulate = flag("accumulate", accumulate)
     compute = s.compute or ("f64" if dtype == "f64" else "f32")
     wanted = wanted_of(s, dtype, compute)
     wanted.multiple, wanted.width, wanted.pad = (
@@ -199,12 +201,13 @@ def _tolerance(op: str, tolerance: Any, range: Any, options: dict) -> tuple[floa
 def plan(op: str = "forward", *, tolerance: Optional[float] = None, range: Optional[float] = None, **options: Any) -> Plan:
     """The plan of a problem that is given by its sizes, without arrays.
 
-    op: "forward", "backward", "scores" or "weights". Sizes: n, or n_q and n_k; d, d_v (default d); batch, heads
-    (default 1), kv_heads (default heads); dtype "f64", "f32" (default), "f16", "bf16". Other options are those of
-    `attention`: with `bias` its shape, with `alibi` and `sinks` True. `compute` is f64 for f64 and else f32 unless given:
-    attention of bfloat16 may take bf16, which `explain` says of arrays. M (words) or memory (bytes) asks for the fewest
-    words, and without both the plan of least time on this machine is made. `forward_given=False`: a gradient's forward
-    pass is planned, too. For a kernel of your own, as the options of `redblue plan` with these names (docs/cli.md):
+    op: "forward", "backward", "scores", "weights" or "merge" (n_q and d_v count). Sizes: n, or n_q and n_k; d, d_v (default
+    d); batch, heads (default 1), kv_heads (default heads); dtype "f64", "f32" (default), "f16", "bf16". Other options are
+    those of `attention`: with `bias` its shape, with `alibi` and `sinks` True. `compute` is f64 for f64 and else f32 unless
+    given: attention of bfloat16 may take bf16, which `explain` says of arrays. M (words) or memory (bytes) asks for the
+    fewest words, and without both the plan of least time on this machine is made. `forward_given=False`: a gradient's
+    forward pass is planned, too. `accumulate=True`: outputs are given and added to, as `attention_partial` does. For a
+    kernel of your own, as the options of `redblue plan` with these names (docs/cli.md):
 
     multiple        {"q": 16, "k": 16, "f": 8}: tile sizes are multiples of these (queries, keys, features)
     width           {"O": 4, ...}: bytes of a word of these arrays, others as dtype; the bytes that move are then fewest.

@@ -102,7 +102,7 @@ class Sizes(NamedTuple):
     d_v: int
 
 
-OPERATIONS = ("forward", "backward", "scores", "weights")
+OPERATIONS = ("forward", "backward", "scores", "weights", "merge")
 ORDERS = ("natural", "rcm", "jaccard", "in-place")  # of a pattern's queries and keys
 _OFFSETS = {"bottom-right": None, "top-left": 0}
 LAYOUTS = {"bhsd": False, "bshd": True}  # do tokens come first?
