@@ -81,9 +81,9 @@ constexpr auto problem_options() {
                       .flag = "--with-forward",
                       .source = option::Source::call,
                       .matters = [](const Problem& p) { return follows_forward(p.op); }}),
-      REDBLUE_OPTION(Problem, accumulate,
-                     {.help = "attention is added to a given o and lse, gradients to given ones",
-                      .source = option::Source::call}),
+      REDBLUE_OPTION(
+          Problem, accumulate,
+          {.help = "attention is added to a given o and lse, gradients to given ones", .source = option::Source::call}),
       REDBLUE_OPTION(Problem, bias,
                      {.help = "shape of what is added to the scores", .source = option::Source::tensors}),
       REDBLUE_OPTION(Problem, bias_gradient,

@@ -28,9 +28,7 @@ std::string text_of(const Tiling& tiling) {
          (shapes == 0 ? "" : fmt::format(" (others for {} shape{} of sequences)", shapes, shapes == 1 ? "" : "s"));
 }
 
-bool Schedule::has_quadratic_workspace() const {
-  return std::ranges::any_of(workspace_arrays, is_quadratic);
-}
+bool Schedule::has_quadratic_workspace() const { return std::ranges::any_of(workspace_arrays, is_quadratic); }
 
 const schedule::TileSizeRange& Schedule::tile_size(std::string_view tile_size_name) const {
   const auto found = std::ranges::find(tile_sizes, tile_size_name, &schedule::TileSizeRange::name);

@@ -731,7 +731,8 @@ static void test_wrong_problems(void) {
   if (has_approximations()) {
     WRONG_PROBLEM(p.approximate_degree = 2, REDBLUE_INVALID_ARGUMENT, "range = 0 of a polynomial");
     WRONG_PROBLEM((p.approximate_degree = -1, p.approximate_range = 1), REDBLUE_INVALID_ARGUMENT, "degree = -1");
-    WRONG_PROBLEM((p.approximate_degree = 1, p.approximate_range = 9), REDBLUE_INVALID_ARGUMENT, "give a higher degree");
+    WRONG_PROBLEM((p.approximate_degree = 1, p.approximate_range = 9), REDBLUE_INVALID_ARGUMENT,
+                  "give a higher degree");
   } else {
     WRONG_PROBLEM(p.approximate = "linear", REDBLUE_UNSUPPORTED, "no approximations");
   }

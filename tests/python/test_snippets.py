@@ -14,8 +14,7 @@ COMPILERS = {
     "clang": {"cpp": ["clang++-19", "-std=c++20"], "c": ["clang-19", "-std=c99"]},
 }
 HEADERS = "".join(
-    f"#include <{path.relative_to(ROOT / 'include')}>\n"
-    for path in sorted([*(ROOT / "redblue").glob("*.hpp"), *(ROOT / "redblue/files").glob("*.hpp")])
+    f"#include <{path.relative_to(ROOT)}>\n" for path in sorted((ROOT / "redblue").glob("*.hpp"))
 ) + "#include <vector>\n"
 
 
@@ -27,7 +26,7 @@ def documents():
 
 def snippets():
     """Where a block begins, its language and its text."""
-    for path in sorted([*documents(), *ROOT.glob("include/**/*.h*")]):
+    for path in sorted([*documents(), *ROOT.glob("redblue/**/*.h*")]):
         text = path.read_text()
         if path.suffix != ".md":  # the text of comments alone, line by line
             text = "\n".join(m[1] if (m := re.match(r"\s*///? ?(.*)", line)) else "" for line in text.splitlines())
@@ -55,7 +54,7 @@ def compiles(tmp_path, compiler, language, text):
         pytest.skip(f"{command[0]} is not here: scripts/setup.sh --dev installs it")
     source = tmp_path / f"snippet.{language}"
     source.write_text(text)
-    options = ["-Wall", "-Wextra", "-Werror", "-Wno-unused-variable", "-fsyntax-only", f"-I{ROOT}/include"]
+    options = ["-Wall", "-Wextra", "-Werror", "-Wno-unused-variable", "-fsyntax-only", f"-I{ROOT}", f"-I{ROOT}/redblue/c_api"]
     done = subprocess.run([*command, *options, source], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 
@@ -82,7 +81,7 @@ def test_bodies_of_functions_compile(tmp_path, compiler):
 
 def test_a_wrong_snippet_is_noticed():
     wrong = program(("here", 1, "redblue::Tensor t(std::vector<float>(4), {1, 1, 2, 2});\n"))  # a view of what is gone
-    done = subprocess.run(["g++", "-std=c++20", "-fsyntax-only", f"-I{ROOT}/include", "-xc++", "-"], input=wrong, text=True,
+    done = subprocess.run(["g++", "-std=c++20", "-fsyntax-only", f"-I{ROOT}", f"-I{ROOT}/redblue/c_api", "-xc++", "-"], input=wrong, text=True,
                           capture_output=True)
     assert done.returncode != 0
 

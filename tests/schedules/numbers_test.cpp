@@ -36,7 +36,8 @@ template <class T, class Change>
 void expect_accurate(const plan::Schedule& s, const Sizes& x, const Change& change) {
   constexpr double eps = std::numeric_limits<T>::epsilon() / 2;
   if (!s.traits.stable || !claims::can_solve(s, x)) return;
-  if (s.operation == redblue::Operation::merge) return;  // it takes states, no scores: tests/runtime/accumulate_test.cpp
+  if (s.operation == redblue::Operation::merge)
+    return;  // it takes states, no scores: tests/runtime/accumulate_test.cpp
   for (const plan::Tiling& t : tilings(s, x)) {
     claims::Arrays<T> a(s, x, t, change, 7);
     run(s, a, t);

@@ -1,5 +1,6 @@
-#include "redblue/methods/built_in.hpp"
 #include "redblue/methods/kernels/list.hpp"
+
+#include "redblue/methods/built_in.hpp"
 #include "redblue/methods/schedules/coreset.hpp"
 #include "redblue/methods/schedules/coreset_spilled.hpp"
 #include "redblue/methods/schedules/hyper_attention.hpp"

@@ -1,4 +1,3 @@
-#include "redblue/methods/kernels/list.hpp"
 #include "redblue/kernels/implementations.hpp"
 
 #include <gtest/gtest.h>
@@ -8,6 +7,7 @@
 
 #include "kernels/tiles.hpp"
 #include "redblue/methods/approximations.hpp"
+#include "redblue/methods/kernels/list.hpp"
 
 /// Fast implementations of the kernels of approximate methods against the portable ones: any monomials, ragged blocks
 /// of keys and queries, with and without sums.
