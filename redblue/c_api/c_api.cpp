@@ -22,6 +22,7 @@
 #include "redblue/planner/plan_here.hpp"
 #include "redblue/planner/shapes.hpp"
 #include "redblue/runtime/backend.hpp"
+#include "redblue/runtime/partial.hpp"
 #include "redblue/runtime/run.hpp"
 #include "redblue/runtime/storage_of.hpp"
 #include "redblue/version.hpp"
@@ -468,6 +469,22 @@ redblue_status redblue_least_degree(const redblue_problem*, const redblue_forwar
 }
 #endif
 
+redblue_status redblue_merge(const redblue_merge_tensors* tensors, const redblue_run_options* run_options) {
+  return guarded([&] {
+    const redblue_merge_tensors& t = checked(tensors, "redblue_merge_tensors");
+    for (const auto& [name, size] : {std::pair("batch", t.batch), {"heads", t.heads}, {"n_q", t.n_q}, {"d_v", t.d_v}})
+      if (size < 1) throw InvalidArgument(fmt::format("{} = {}: give a number from 1 on", name, size));
+    const std::array<index_t, 4> of_o{t.batch, t.heads, t.n_q, t.d_v}, of_lse{t.batch, t.heads, t.n_q, 1};
+    const Outputs into{tensor_of(t.o, of_o, SlowArray::O), tensor_of(t.lse, of_lse, SlowArray::lse)};
+    const MergeInputs more{tensor_of(t.more_o, of_o, SlowArray::Og), tensor_of(t.more_lse, of_lse, SlowArray::lse_g)};
+    redblue_plan none{};
+    none.compute = into.o.dtype == DType::f64 ? DType::f64 : DType::f32;
+    if (run_options != nullptr && (run_options->workspace != nullptr || run_options->workspace_size > 0))
+      throw InvalidArgument("workspace: redblue_merge allocates the few kilobytes that it needs; leave it NULL");
+    const Options options(none, run_options);
+    merge(more, into, {}, options.run);
+  });
+}
 redblue_status redblue_scores(const redblue_plan* plan, const redblue_scores_tensors* tensors,
                               const redblue_run_options* options) {
   return execute(plan, tensors, Operation::scores, options);

@@ -132,6 +132,9 @@ typedef struct redblue_problem {
    * dropout, patterns and approximations nor with REDBLUE_SCORES and REDBLUE_WEIGHTS: there a pattern serves that
    * redblue_pattern_longformer makes with 0 globals and this step. Default 1; 0 means 1, too. */
   int64_t dilation;
+  /* The keys are some of all keys: docs/algorithms/accumulating.md. Forward goes on from the given o and lse, those of
+   * other keys (0 and -infinity: of none). Backward, with o and lse of all keys, adds to the given dq, dk and dv. */
+  int32_t accumulate;
 } redblue_problem;
 
 /* Without fast memory the plan has the least modelled time on this machine: it is measured once in a process, in
@@ -252,6 +255,15 @@ typedef struct redblue_own_tiling {
   const char* tiling;     /* as redblue_plan_info.tiling; lives as long as the plan */
 } redblue_own_tiling;
 
+/* o [batch, heads, n_q, d_v] and lse [batch, heads, n_q, 1], the natural logarithm of the sum of weights, are those of
+ * attention to some keys; more_o and more_lse, of other keys. All are REDBLUE_F32, or all REDBLUE_F64. */
+typedef struct redblue_merge_tensors {
+  size_t struct_size;
+  int64_t batch, heads, n_q, d_v; /* default 1, 1, 0, 0 */
+  redblue_tensor o, lse;
+  redblue_const_tensor more_o, more_lse;
+} redblue_merge_tensors;
+
 /* What is proved of polynomial attention on given q, k and v, from their norms: docs/certificates.md. Each is the
  * largest of all heads, rounded up; INFINITY where nothing is proved. */
 typedef struct redblue_certificate {
@@ -275,7 +287,8 @@ enum {
   REDBLUE_STRUCT_RUN_OPTIONS = 6,
   REDBLUE_STRUCT_PLAN_INFO = 7,
   REDBLUE_STRUCT_OWN_TILING = 8,
-  REDBLUE_STRUCT_CERTIFICATE = 9
+  REDBLUE_STRUCT_CERTIFICATE = 9,
+  REDBLUE_STRUCT_MERGE_TENSORS = 10
 };
 /* Sets struct_size and the defaults of a struct of this kind, which has `size` bytes in your program: fewer than in the
  * library where your redblue.h is older. Refuses NULL, another kind, and a size that no version of redblue.h up to the
@@ -291,6 +304,9 @@ static inline void redblue_forward_tensors_init(redblue_forward_tensors* s) {
 }
 static inline void redblue_backward_tensors_init(redblue_backward_tensors* s) {
   redblue_init(REDBLUE_STRUCT_BACKWARD_TENSORS, s, sizeof *s);
+}
+static inline void redblue_merge_tensors_init(redblue_merge_tensors* s) {
+  redblue_init(REDBLUE_STRUCT_MERGE_TENSORS, s, sizeof *s);
 }
 static inline void redblue_scores_tensors_init(redblue_scores_tensors* s) {
   redblue_init(REDBLUE_STRUCT_SCORES_TENSORS, s, sizeof *s);
@@ -411,6 +427,10 @@ REDBLUE_API redblue_status redblue_certify(const redblue_problem* problem, const
 REDBLUE_API redblue_status redblue_least_degree(const redblue_problem* problem, const redblue_forward_tensors* tensors,
                                                 redblue_dtype compute, double tolerance, int64_t* degree,
                                                 double* range);
+
+/* Writes to o and lse what attention to both sets of keys gives. It needs no plan; options as of a run, without
+ * workspace. */
+REDBLUE_API redblue_status redblue_merge(const redblue_merge_tensors* tensors, const redblue_run_options* options);
 
 /* Runs a plan for REDBLUE_SCORES or for REDBLUE_WEIGHTS. */
 REDBLUE_API redblue_status redblue_scores(const redblue_plan* plan, const redblue_scores_tensors* tensors,

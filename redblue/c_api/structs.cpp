@@ -83,6 +83,10 @@ void set_defaults(redblue_forward_tensors& t) { set_dtypes(t.q, t.k, t.v, t.o, t
 void set_defaults(redblue_backward_tensors& t) {
   set_dtypes(t.q, t.k, t.v, t.o, t.lse, t.d_o, t.dq, t.dk, t.dv, t.bias, t.slopes, t.sinks, t.dbias, t.dsinks);
 }
+void set_defaults(redblue_merge_tensors& t) {
+  t.batch = t.heads = 1;
+  set_dtypes(t.o, t.lse, t.more_o, t.more_lse);
+}
 void set_defaults(redblue_scores_tensors& t) { set_dtypes(t.q, t.k, t.lse, t.s, t.bias, t.slopes); }
 
 template <class S>
@@ -133,6 +137,7 @@ const S& checked(const S* s, const char* type) {
   return *s;
 }
 template const redblue_run_options& checked(const redblue_run_options*, const char*);
+template const redblue_merge_tensors& checked(const redblue_merge_tensors*, const char*);
 template const redblue_thread_pool& checked(const redblue_thread_pool*, const char*);
 template const redblue_plan_info& checked(const redblue_plan_info*, const char*);
 template const redblue_own_tiling& checked(const redblue_own_tiling*, const char*);
@@ -308,6 +313,8 @@ extern "C" redblue_status redblue_init(redblue_struct kind, void* s, size_t size
       return init<redblue_backward_tensors>(s, size, "redblue_backward_tensors");
     case REDBLUE_STRUCT_SCORES_TENSORS:
       return init<redblue_scores_tensors>(s, size, "redblue_scores_tensors");
+    case REDBLUE_STRUCT_MERGE_TENSORS:
+      return init<redblue_merge_tensors>(s, size, "redblue_merge_tensors");
     case REDBLUE_STRUCT_THREAD_POOL:
       return init<redblue_thread_pool>(s, size, "redblue_thread_pool");
     case REDBLUE_STRUCT_RUN_OPTIONS:

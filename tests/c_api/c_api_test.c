@@ -6,24 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int failures = 0;
-#define CHECK(what)                                                                         \
-  do {                                                                                      \
-    if (!(what)) {                                                                          \
-      fprintf(stderr, "%s:%d: %s (%s)\n", __FILE__, __LINE__, #what, redblue_last_error()); \
-      ++failures;                                                                           \
-    }                                                                                       \
-  } while (0)
-/* A call that fails with this status and a message that contains this text. */
-#define REFUSED(call, status, text)                                                                   \
-  do {                                                                                                \
-    const redblue_status s = (call);                                                                  \
-    if (s != (status) || strstr(redblue_last_error(), (text)) == NULL) {                              \
-      fprintf(stderr, "%s:%d: %s: %s, \"%s\"\n", __FILE__, __LINE__, #call, redblue_status_string(s), \
-              redblue_last_error());                                                                  \
-      ++failures;                                                                                     \
-    }                                                                                                 \
-  } while (0)
+#include "check.h"
+
+int failures = 0;
 
 enum { kHeads = 2, kQueries = 5, kKeys = 7, kD = 4, kDv = 3 };
 enum { kQ = kHeads * kQueries * kD, kK = kHeads * kKeys * kD, kV = kHeads * kKeys * kDv, kO = kHeads * kQueries * kDv };
@@ -952,6 +937,7 @@ int main(void) {
   test_dilation();
   test_earlier_problems();
   test_certificates();
+  test_parts();
   test_bytes();
   test_huge_problem();
   test_workspace_without_end();
