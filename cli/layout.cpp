@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cstring>
 
 namespace redblue::cli {
 
@@ -37,7 +38,7 @@ FileLayout FileLayout::of_rank(std::size_t rank, const std::string& tensor) {
 
 std::string FileLayout::letters_of(SlowArray array) const {
   std::string letters = letters_;
-  if (array == SlowArray::lse) std::erase(letters, 'd');
+  if (array == SlowArray::lse || array == SlowArray::lse_g) std::erase(letters, 'd');
   return letters;
 }
 
@@ -98,6 +99,20 @@ void require_clear_layout(const FileLayout& layout, const Tensor& q, const Tenso
     throw InvalidProblem(fmt::format(
         "{} can be {} ({} heads) and {} ({} heads), and the results differ: give --layout {} or --layout {}", shapes(),
         dimensions(layout.name()), q.shape[1], dimensions(other), q.shape[2], layout.name(), other));
+}
+
+void copy(const Tensor& from, const Tensor& to) {
+  const auto width = static_cast<index_t>(size_of(to.dtype));
+  const auto at = [&](const Tensor& t, index_t b, index_t h, index_t r, index_t c) {
+    return static_cast<std::byte*>(t.data) +
+           width * (b * t.strides[0] + h * t.strides[1] + r * t.strides[2] + c * t.strides[3]);
+  };
+  const auto [batch, heads, rows, cols] = to.shape;
+  for (index_t b = 0; b < batch; ++b)
+    for (index_t h = 0; h < heads; ++h)
+      for (index_t r = 0; r < rows; ++r)
+        for (index_t c = 0; c < cols; ++c)
+          std::memcpy(at(to, b, h, r, c), at(from, b, h, r, c), static_cast<std::size_t>(width));
 }
 
 }  // namespace redblue::cli

@@ -44,4 +44,7 @@ class FileLayout {
 /// tokens, heads, features].
 void require_clear_layout(const FileLayout& layout, const Tensor& q, const Tensor& k);
 
+/// The entries of a tensor, to one of the same shape and type.
+void copy(const Tensor& from, const Tensor& to);
+
 }  // namespace redblue::cli

@@ -211,29 +211,6 @@ std::array<index_t, 4> bias_shape(const std::string& text) {
 
 }  // namespace
 
-std::string mask_text(const Problem& p) {
-  std::string text = p.causal ? ", causal" : "";
-  const auto edge = [](const std::optional<index_t>& keys) { return keys.value_or(-1); };
-  if (p.window_left || p.window_right) text += fmt::format(", window {},{}", edge(p.window_left), edge(p.window_right));
-  if (p.prefix > 0) text += fmt::format(", prefix {}", p.prefix);
-  if (p.dilation > 1) text += fmt::format(", dilation {}", p.dilation);
-  if (!p.cu_seqlens_q.empty()) text += fmt::format(", {} packed sequences", p.cu_seqlens_q.size() - 1);
-  if (!p.seqused_q.empty() || !p.seqused_k.empty()) text += ", padded";
-  if (p.patterns.size() > 1) text += fmt::format(", {} patterns", p.patterns.size());
-  if (p.patterns.size() == 1) {
-    const double pairs = count_of(p.patterns[0]).to_double();
-    text += fmt::format(", pattern of {:.3g} % of the pairs",
-                        100 * pairs / static_cast<double>(p.n_q) / static_cast<double>(p.n_k));
-  }
-  if (p.order != PatternOrder::natural && p.may_reorder()) text += " " + phrase(p.order);
-  if (p.bias) text += fmt::format(", bias [{}]", fmt::join(*p.bias, ", "));
-  if (p.alibi) text += ", ALiBi";
-  if (p.softcap > 0) text += fmt::format(", softcap {}", p.softcap);
-  if (p.sinks) text += ", sinks";
-  if (p.dropout > 0) text += fmt::format(", dropout {} seed {}", p.dropout, p.seed);
-  return text;
-}
-
 DType parse_dtype(const std::string& option, const std::string& name) {
   if (const auto t = dtype_from_name(name)) return *t;
   throw Unsupported(fmt::format("{} {}: element types are f64, f32, f16 and bf16", option, name));
@@ -335,7 +312,8 @@ void ProblemOptions::add_without_sizes(const Command& command, bool with_planner
               "shape of a bias that is added to the scores: batch,heads,n_q,n_k, or 1 for a size that all share: "
               "1,8,512,512; or an .npy file of that shape, or of its last dimensions")
       .type_name("SHAPE|FILE");
-  for (const std::string_view name : {"sinks", "lse_required", "forward_given", "d_in"}) flags.add(command, name);
+  for (const std::string_view name : {"sinks", "lse_required", "forward_given", "accumulate", "d_in"})
+    flags.add(command, name);
   flags.add_others(command, true);
   command.option("--dtype", dtype, "element type of the arrays: f64 f32 f16 bf16");
   add_compute_dtype(command, compute_dtype);

@@ -46,6 +46,7 @@ struct RunFlags {
     objective.add_to(command);
     mask.add_to(command, flags);
     add_modifiers(command, flags);
+    flags.add(command, "accumulate");
     flags.add_others(command, false);
     command.option("--scale", scale, "factor of the scores (default 1 / sqrt(d); 1 with X and Y)");
     add_compute_dtype(command, compute_dtype);
@@ -138,7 +139,9 @@ void print_text(const Verification& v) {
 }
 
 /// Verifies what a run wrote. The outputs of a forward pass that it keeps come first.
-Verification verified(const plan::Plan& plan, const Tensors& tensors, const RunOptions& options) {
+Verification verified(const plan::Plan& plan, const Tensors& tensors, const Tensors& given, const RunOptions& options) {
+  if (plan.problem.accumulate || plan.problem.op == Operation::merge)
+    return verify(plan.problem, tensors, given, options.compute, roundings_of(plan));
   Verification v = verify(plan.problem, tensors, options.compute, roundings_of(plan));
   if (options.forward.o.data == nullptr && options.forward.lse.data == nullptr) return v;
   const Verification forward = verify(plan.problem.forward(), tensors, options.compute, roundings_of(*plan.forward));
@@ -341,6 +344,7 @@ int run_command(const RunFlags& flags) {
                  [&](const Problem& p) { return plan_of(p, contiguous_tensors(p, dtype)); });
   OutputFiles outputs(flags.files, problem, dtype, loaded.any_f64() ? DType::f64 : DType::f32, loaded.layout());
   outputs.add_to(tensors, options);
+  outputs.copy_given(problem, loaded.tensors());
   std::optional<file::AtomicFile> certificate;
   if (flags.certificate) certificate.emplace(*flags.certificate);
   const plan::Plan plan = plan_of(problem, tensors);
@@ -354,7 +358,7 @@ int run_command(const RunFlags& flags) {
   }
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   std::optional<Verification> verification;
-  if (flags.verify) verification = verified(plan, tensors, options);
+  if (flags.verify) verification = verified(plan, tensors, loaded.tensors(), options);
   proof.compare(verification);
   const std::optional<std::string> lost = not_finite(problem, tensors);
   outputs.commit();
@@ -396,6 +400,7 @@ void add_run(Program& program) {
       "  redblue run --M 4096 --input X.safetensors --output Y.safetensors --verify\n"
       "  redblue run --op backward --M 16384 --input X.safetensors --output G.safetensors --verify\n"
       "  redblue run --op scores --M 4096 --input X.safetensors --output S.safetensors --causal\n"
+      "  redblue run --partial --M 4096 --input Part.safetensors --output Y.safetensors\n"
       "  redblue run --op gradient-x --M 65536 --input A.safetensors --output G.safetensors\n"
       "  redblue run --memory 64KiB --q Q.npy --k K.npy --v V.npy --o O.npy --lse L.npy --causal --compute-dtype f64");
   auto flags = std::make_shared<RunFlags>();

@@ -33,11 +33,19 @@ Problem sample(Problem kind) {
   return kind;
 }
 
+/// The arrays that a run reads from files: inputs, and outputs that are given.
+std::vector<SlowArray> read_by(const Problem& p) {
+  std::vector<SlowArray> list = inputs_of(p);
+  for (const SlowArray a : outputs_of(p))
+    if (adds_to(p, a)) list.push_back(a);
+  return list;
+}
+
 /// The arrays that a run on a problem of this kind may read.
 std::vector<SlowArray> may_be_read(const FileOptions& files, const Problem& kind) {
   Problem p = sample(kind);
   p.forward_given = !files.with_forward;
-  return inputs_of(p);
+  return read_by(p);
 }
 
 /// A bias with up to four dimensions, the last of them keys; slopes or sinks with one, heads.
@@ -77,6 +85,12 @@ std::vector<double> numbers_of(const Tensor& t) {
 /// Sizes from shapes.
 void set_sizes(Problem& p, const Tensors& t) {
   const auto shape = [&](SlowArray a) { return t[a].shape; };
+  if (p.op == Operation::merge) {
+    const auto [batch, heads, rows, cols] = shape(SlowArray::Og);
+    p.batch = batch, p.heads = heads, p.n_q = rows, p.d_v = cols;
+    p.n_k = p.d = 1;  // it has none
+    return;
+  }
   const SlowArray first = is_projected(p.op) ? SlowArray::A1 : SlowArray::Q;
   p.batch = shape(first)[0];
   p.heads = shape(first)[1];
@@ -214,6 +228,7 @@ void FileOptions::validate(const Problem& kind) const {
   if (layout && FileLayout(*layout).tokens_first() && is_projected(op))
     throw Unsupported(fmt::format("--layout {}: arrays of --op {} are [batch, heads, rows, columns]: bhnd, hnd or nd",
                                   *layout, redblue::name_of(op)));
+  const bool adds = kind.accumulate || op == Operation::merge;
   const auto given = [&](const std::string& n) { return npy.at(n).has_value(); };
   const auto in = tensor_names(may_be_read(*this, kind)), out = tensor_names(written(kind));
   const bool any_npy = std::any_of(
@@ -223,6 +238,10 @@ void FileOptions::validate(const Problem& kind) const {
     for (const std::string& n : list) text += fmt::format("{}--{}", text.empty() ? "" : " ", n);
     return text;
   };
+  if (any_npy && adds)
+    throw InvalidProblem(
+        "outputs that are given have the names of those that are written: give --input X.safetensors --output "
+        "Y.safetensors (or .npz), not .npy files");
   if (any_npy && (input || output))
     throw InvalidProblem(fmt::format("give either --input and --output (safetensors, .npz) or {} {} (npy), not both",
                                      option_list(in), option_list(out)));
@@ -326,7 +345,7 @@ LoadedInputs::LoadedInputs(const FileOptions& files, const Problem& kind, const 
   Problem p = sample(kind);
   p.forward_given = forward_given_;
   if (files.layout) layout_.emplace(*files.layout);
-  const auto arrays = inputs_of(p);
+  const auto arrays = read_by(p);
   for (const SlowArray a : arrays) {
     if (is_of_modifiers(a)) {
       if (!is_there(tensor_name(a))) continue;  // slopes that ALiBi's authors give
@@ -338,7 +357,8 @@ LoadedInputs::LoadedInputs(const FileOptions& files, const Problem& kind, const 
     if (!layout_)
       layout_ =
           FileLayout::of_rank(first.shape().size(), fmt::format("{} [{}]", tensor_name(a), fmt::join(t.shape(), ", ")));
-    if (!files.layout && t.rank() + (a == SlowArray::lse ? 1 : 0) != first.rank())
+    const bool has_no_columns = a == SlowArray::lse || a == SlowArray::lse_g;
+    if (!files.layout && t.rank() + (has_no_columns ? 1 : 0) != first.rank())
       throw InvalidProblem(fmt::format(
           "{} [{}] and {} [{}] have numbers of dimensions that do not go together: give all the same, lse one "
           "less (no last dimension)",
@@ -352,7 +372,7 @@ LoadedInputs::LoadedInputs(const FileOptions& files, const Problem& kind, const 
         throw InvalidProblem(
             fmt::format("{} is [{}]: every dimension must be at least 1", tensor_name(a), fmt::join(t.shape(), ", ")));
   }
-  if (!files.layout && !is_projected(op))
+  if (!files.layout && !is_projected(op) && op != Operation::merge)
     require_clear_layout(*layout_, tensors_[SlowArray::Q], tensors_[SlowArray::K]);
   // If the file holds two copies of what --sources declares to be one array, their numbers must be equal.
   for (const auto& [copy, source] :
@@ -427,7 +447,7 @@ OutputFiles::OutputFiles(const FileOptions& files, const Problem& p, DType dtype
     Files::Output& out = files_->outputs.emplace_back();
     out.array = a;
     out.name = name;
-    const DType type = a == SlowArray::lse ? lse_dtype : dtype;
+    const DType type = a == SlowArray::lse || adds_to(p, a) ? lse_dtype : dtype;
     const auto shape = shape_of(p, a);
     const Words words = Words(shape[0]) * shape[1] * shape[2] * shape[3];
     out.data.resize(static_cast<std::size_t>((words * size_of(type)).to_index()));
@@ -450,6 +470,22 @@ OutputFiles::~OutputFiles() = default;
 void OutputFiles::add_to(Tensors& tensors, RunOptions& options) const {
   for (const auto& out : files_->outputs) tensors[out.array] = out.view;
   if (files_->options.with_forward) options.forward = {tensors[SlowArray::O], tensors[SlowArray::lse]};
+}
+
+void OutputFiles::copy_given(const Problem& p, const Tensors& given) const {
+  for (auto& out : files_->outputs) {
+    if (!adds_to(p, out.array)) continue;
+    const Tensor &from = given[out.array], &to = out.view;
+    if (from.dtype != to.dtype)
+      throw Unsupported(
+          fmt::format("{} is {} in the file: parts are added in {}, the type of the arithmetic, for "
+                      "another type would round each of them",
+                      out.name, redblue::name_of(from.dtype), redblue::name_of(to.dtype)));
+    if (from.shape != to.shape)
+      throw InvalidProblem(fmt::format("{} is [{}]: it must be [{}] (batch, heads, rows, columns)", out.name,
+                                       fmt::join(from.shape, ", "), fmt::join(to.shape, ", ")));
+    copy(from, to);
+  }
 }
 
 void OutputFiles::commit() {

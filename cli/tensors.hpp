@@ -75,6 +75,8 @@ class OutputFiles {
 
   /// Adds the outputs to the inputs, for a run and its options; lse only where a file takes it.
   void add_to(Tensors& tensors, RunOptions& options) const;
+  /// Outputs that a problem adds to begin as these.
+  void copy_given(const Problem& p, const Tensors& given) const;
   /// Throws IoError. All files are complete before the first appears (AtomicFile::commit_together).
   void commit();
 

@@ -34,7 +34,7 @@ int main() {
     moved += redblue::attention_partial(part, into, kind, {.M = 1000}).io.total();
   }
 
-  // 3. The same in one call.
+  // 3. One call attends to all keys.
   redblue::Problem whole{.n_q = n_q, .n_k = n_k, .d = d, .d_v = d};
   whole.causal = true;
   std::vector<float> all(o.size());

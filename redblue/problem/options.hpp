@@ -83,7 +83,10 @@ constexpr auto problem_options() {
                       .matters = [](const Problem& p) { return follows_forward(p.op); }}),
       REDBLUE_OPTION(
           Problem, accumulate,
-          {.help = "attention is added to a given o and lse, gradients to given ones", .source = option::Source::call}),
+          {.help = "the keys are some of all keys: o and lse are given, those of other keys, and become those "
+                   "of all (--op backward: from o and lse of all keys, gradients are added to given dq, dk, dv)",
+           .flag = "--partial",
+           .source = option::Source::call}),
       REDBLUE_OPTION(Problem, bias,
                      {.help = "shape of what is added to the scores", .source = option::Source::tensors}),
       REDBLUE_OPTION(Problem, bias_gradient,
