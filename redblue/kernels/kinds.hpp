@@ -174,13 +174,8 @@ struct KindOf {
       .pair_by_pair = pair_by_pair,
       .most_passing = most_passing,
       .add_to = add_to,
-#ifdef REDBLUE_PLANS_ONLY  // web pages (cmake/wasm): nothing is run there, and code must be small
-      .run_f32 = nullptr,
-      .run_f64 = nullptr,
-#else
       .run_f32 = run<float>,
       .run_f64 = run<double>,
-#endif
       .parameters = parameters,
       .place = place,
       .parameter_names = parameter_names(),
