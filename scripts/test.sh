@@ -10,7 +10,7 @@ scripts/test.sh           what to run first: all C++ tests, with a tenth of thei
                           NumPy only. About 10 minutes on two cores from nothing, 5 after scripts/demo.sh.
 scripts/test.sh PART...   these parts, with all cases. Beside its own minutes, a part that is marked * takes the minutes of a
                           build: 7 from nothing, 4 after scripts/demo.sh.
-scripts/test.sh --all     all parts, with warnings as errors: 30 minutes. CI runs this.
+scripts/test.sh --all     all parts, with warnings as errors: about 35 minutes. CI runs this.
 
   cpp          5  *  C++ tests; snippets that must not compile; a schedule added to a copy
   python       3  *  Python tests that need NumPy only, on the package of the build
@@ -93,12 +93,11 @@ package=$PWD/build/python
 frameworks=(tests/python/test_{torch,training,how_to,jax,jax_abi,onnx,onnx_backend}.py)
 pytest() {
   PYTHONPATH=$package REDBLUE_CLI=$PWD/build/release/redblue REDBLUE_C_LIBRARY=$PWD/build/release/libredblue_c.so \
-    build/venv/bin/python -m pytest -q -rs -n "$jobs" "$@"  # -rs: what was skipped, and why
+    build/venv/bin/python -m pytest -q -rs -n "$jobs" --dist worksteal "$@"  # -rs: what was skipped, and why
 }
 python_tests() {
-  local options=()
-  ! $first || options=(-m "not slow")
-  pytest "${options[@]}" "${frameworks[@]/#/--ignore=}" tests/python
+  local without=("${frameworks[@]/#/--ignore=}")
+  if $first; then few_cases pytest -m "not slow" "${without[@]}" tests/python; else pytest "${without[@]}" tests/python; fi
 }
 
 # Some cases of each test, where all of them run elsewhere: on another instruction set, or under a sanitizer, which makes
@@ -189,7 +188,8 @@ fi
 if wants docs types torch consumers wheel site tidy sanitizers; then needs=--dev; else needs=--test; fi
 step "setup" scripts/setup.sh $needs || finish
 if $all; then
-  export CMAKE_CXX_COMPILER_LAUNCHER=ccache CCACHE_BASEDIR=$PWD  # what one build folder has compiled serves another
+  # What one build folder has compiled serves another; to know it, no file is preprocessed (CCACHE_DEPEND).
+  export CMAKE_CXX_COMPILER_LAUNCHER=ccache CCACHE_BASEDIR=$PWD CCACHE_DEPEND=1
   [ -w "${HOME-}" ] || export CCACHE_DIR=${CCACHE_DIR-$PWD/build/ccache}  # a bare machine may have no home
 fi
 export CTEST_PARALLEL_LEVEL=$jobs
