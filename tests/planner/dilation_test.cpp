@@ -139,9 +139,10 @@ TEST(Dilation, IsRefusedWhereQueriesAndKeysMustStay) {
   EXPECT_THAT(refusal([](Problem& p) { p.alibi = true; }), contains("ALiBi"));
   EXPECT_THAT(refusal([](Problem& p) { p.dropout = 0.5; }), contains("give the window as a pattern"));
   EXPECT_THAT(refusal([](Problem& p) { p.op = Operation::scores; }), contains("operation scores"));
-  for (const char* approximation : {"2:1", "linear"})
-    if (has_approximations())
-      EXPECT_THAT(refusal([&](Problem& p) { p.approximate(approximation); }), contains("approximations"));
+  for (const char* approximation : {"2:1", "linear"}) {
+    if (!has_approximations()) break;
+    EXPECT_THAT(refusal([&](Problem& p) { p.approximate(approximation); }), contains("approximations"));
+  }
   EXPECT_THAT(refusal([](Problem& p) { p.dilation = 0; }), contains("dilation = 0"));
   EXPECT_THAT(
       refusal([](Problem& p) { p.patterns = {std::make_shared<const RunLists>(patterns::window({9, 7}, 1, 1))}; }),
