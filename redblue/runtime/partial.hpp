@@ -4,7 +4,7 @@
 /// Attention to some of the keys at a time: each call goes on from what the calls before it gave. The order of the
 /// parts does not matter beyond roundings. docs/algorithms/accumulating.md.
 ///
-/// ```cpp
+/// ```
 /// for (const Part& part : parts)  // o holds zeros and lse -infinity at first
 ///   redblue::attention_partial({q, part.k, part.v}, {o, lse});
 /// ```
