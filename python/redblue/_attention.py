@@ -6,8 +6,7 @@ import math
 import numbers
 import operator
 import sys
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Optional, Union
+from typing import TYPE_CHECKING, Any, NamedTuple, Optional
 
 import numpy as np
 
@@ -17,7 +16,8 @@ from . import _masks
 from ._arrays import family_of, is_tensor
 from ._calls import Call, call_as_given, call_for, key_as_given, remember
 from ._errors import InvalidProblem, Unsupported
-from ._settings import ARRAYS, NAMES, OPTIONS, Options, Settings, add_help, settings_of, unknown_options
+from ._options import ARRAYS, NAMES, OPTIONS, Options, Settings
+from ._settings import add_help, settings_of, unknown_options
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple, Optional
 from . import _core
 from ._arrays import type_error
 from ._errors import FileError
-from ._settings import Settings, Sizes, flag, sizes_of, tokens_first, validated, wanted_of
+from ._options import Settings
+from ._settings import Sizes, flag, sizes_of, tokens_first, validated, wanted_of
 from ._threads import default_threads
 
 _log = logging.getLogger("redblue")

@@ -10,7 +10,8 @@ from . import _core
 from ._attention import Gradients, Request, _output, _require_shape, refuse_gradients, request
 from ._calls import Call, call_for
 from ._errors import InvalidProblem
-from ._settings import Options, tokens_first, whole
+from ._options import Options
+from ._settings import tokens_first, whole
 from ._threads import default_threads
 
 if TYPE_CHECKING:

@@ -12,7 +12,19 @@ from . import _core, _masks
 from ._attention import chosen, gradients_request, request, require_provable, require_seed, require_tolerance
 from ._calls import call_for, make_plan, plan_within
 from ._errors import InvalidProblem
-from ._settings import OF_ARRAYS, PLAN_OPTIONS, Options, Settings, Sizes, add_help, converted, flag, problem_of, real, settings_of, unknown_options, wanted_of, whole  # fmt: skip
+from ._options import OF_ARRAYS, PLAN_OPTIONS, Options, Settings
+from ._settings import (
+    Sizes,
+    add_help,
+    converted,
+    flag,
+    problem_of,
+    real,
+    settings_of,
+    unknown_options,
+    wanted_of,
+    whole,
+)
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

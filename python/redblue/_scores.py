@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ._attention import refuse_gradients, request
 from ._calls import call_for
-from ._settings import Options
+from ._options import Options
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

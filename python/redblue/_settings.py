@@ -2,94 +2,19 @@
 
 from __future__ import annotations
 
-import collections
 import difflib
 import numbers
 import re
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple, Optional, TypedDict, Union
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple, Optional, Union
 
 import numpy as np
 
 from . import _core
 from ._arrays import integers
 from ._errors import InvalidProblem
+from ._options import DEFAULTS, LIBRARY, OPTIONS, PLAN_OPTIONS, PLANNED, Settings
 from ._threads import default_threads
-
-
-class Option(NamedTuple):
-    """One option of attention."""
-
-    name: str
-    type: str  # "bool", "int", "float", "str", "list" of whole numbers, or "object": what each caller has in a form of its own
-    default: Any = None
-    optional: bool = True  # may it be None?
-    planned: bool = True  # does a plan depend on it?
-    array: bool = False
-    field: str = ""  # of what the library makes of it: redblue/problem/options.hpp, redblue/planner/options.hpp
-    help: str = ""  # one line, of the library's table
-
-
-def _of_library(table: list) -> dict[str, Option]:
-    """The options of a table of the library that callers give as they are. The flag of the program that turns something off is
-    the keyword for that."""
-    found = {}
-    for field, flag, type_, optional, default, source, help_ in table:
-        off = type_ == "bool" and default
-        name = flag[2:].replace("-", "_") if off else field
-        if source == "option":
-            default = tuple(default) if type_ == "list" else False if off else default
-            found[name] = Option(name, type_, default, optional, field=field, help=help_)
-    return found
-
-
-_LIBRARY = _of_library(_core.problem_options())
-#: What redblue.plan takes beside the options of attention.
-PLAN_OPTIONS = _of_library(_core.plan_options())
-#: All options of attention, in the order of its docstring; behind them those of the library's table that stand nowhere here.
-OPTIONS = {
-    o.name: o
-    for o in (
-        Option("layout", "str", "bhsd", optional=False),
-        _LIBRARY["causal"],
-        Option("alignment", "object", "bottom-right"),
-        Option("window", "object"),
-        *(_LIBRARY[name] for name in ("prefix", "dilation", "scale")),
-        Option("bias", "object", planned=False, array=True),
-        Option("alibi_slopes", "object", planned=False, array=True),
-        _LIBRARY["softcap"],
-        Option("sinks", "object", planned=False, array=True),
-        _LIBRARY["dropout"],
-        Option("seed", "object", planned=False),
-        *(_LIBRARY[name] for name in ("cu_seqlens_q", "cu_seqlens_k", "seqused_q", "seqused_k")),
-        Option("pattern", "object"),
-        Option("order", "str"),
-        Option("approximate", "str"),
-        Option("tolerance", "float", planned=False),
-        Option("compute", "str"),
-        *(Option(name, "int") for name in ("M", "memory", "max_workspace")),
-        Option("schedule", "str"),
-        Option("threads", "int"),
-        *_LIBRARY.values(),
-    )
-}
-NAMES = frozenset(OPTIONS)
-ARRAYS = tuple(o.name for o in OPTIONS.values() if o.array)
-SEQUENCES = tuple(o.name for o in OPTIONS.values() if o.type == "list")
-#: Whether there are slopes and sinks, and the shape of a bias: what a plan depends on of arrays.
-OF_ARRAYS = {"bias": None, "alibi": False, "sinks": False}
-_PLANNED = {o.name: o.default for o in OPTIONS.values() if o.planned} | {"threads": 0}
-
-_DEFAULTS = {**_PLANNED, **OF_ARRAYS}
-
-#: The options of redblue.attention that a plan depends on; see there. A key of the cache of plans.
-Settings = collections.namedtuple("Settings", tuple(_DEFAULTS), defaults=tuple(_DEFAULTS.values()))  # type: ignore[misc]
-
-_TYPES = {"bool": bool, "int": int, "float": float, "str": str, "list": Any, "object": Any}
-#: The options of redblue.attention as its caller gives them.
-Options = TypedDict(  # type: ignore[misc]
-    "Options", {o.name: Optional[_TYPES[o.type]] if o.optional else _TYPES[o.type] for o in OPTIONS.values()}, total=False
-)
 
 
 class Sizes(NamedTuple):
@@ -227,7 +152,7 @@ def _of_type(type_: type, judge: Callable[[str, Any], Any], optional: bool) -> C
     return convert
 
 
-_JUDGES: dict[str, tuple] = {"bool": (bool, flag), "int": (int, whole), "float": (float, real)}
+_JUDGES: dict[str, tuple[type, Callable[[str, Any], Any]]] = {"bool": (bool, flag), "int": (int, whole), "float": (float, real)}
 _CONVERT: dict[str, Callable[[str, Any], Any]] = {
     "alignment": lambda name, value: value if isinstance(value, str) else offset_of(value),
     "window": lambda name, value: None if value is None else edges_of(value),
@@ -251,9 +176,9 @@ def converted(name: str, value: Any) -> Any:
 
 def settings_of(options: Any, of_arrays: dict, q: Any = None) -> Any:
     """The settings that options of a call make; unknown ones are left out. `q`: where it has no batch, lengths may be those of none."""
-    values = _DEFAULTS.copy()
+    values = DEFAULTS.copy()
     for name, x in options.items():
-        if name in _PLANNED:
+        if name in PLANNED:
             if q is not None and name in _USED and x is not None:
                 values[name] = listed(name, x, 0 in q.shape)
             else:
@@ -283,7 +208,7 @@ def problem_of(op: str, x: Sizes, s: Settings) -> Any:
     p = _core.Problem()
     p.op = op
     p.batch, p.heads, p.kv_heads, p.n_q, p.n_k, p.d, p.d_v = (whole(*size) for size in x._asdict().items())
-    for o in _LIBRARY.values():
+    for o in LIBRARY.values():
         value = getattr(s, o.name)
         if value is not None:
             setattr(p, o.field, not value if o.name != o.field else value)
@@ -341,7 +266,7 @@ def _require_empty(op: str, x: Sizes, s: Settings) -> None:
         raise InvalidProblem(f"bias is {list(s.bias)}: give what broadcasts to {list(full)} (batch, heads, n_q, n_k)")
     one = Sizes(*(max(size, 1) for size in x))
     one = one._replace(heads=x.heads or one.kv_heads, n_k=x.n_k or max(s.prefix, 1))
-    judged = (*(o.name for o in _LIBRARY.values() if o.type != "list"), "alignment", "window", "alibi", "sinks")
+    judged = (*(o.name for o in LIBRARY.values() if o.type != "list"), "alignment", "window", "alibi", "sinks")
     problem_of(op, one, Settings(**{name: getattr(s, name) for name in judged})).validate()
 
 

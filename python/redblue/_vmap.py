@@ -8,7 +8,7 @@ from typing import Any, Optional
 from torch import Tensor
 
 from ._errors import Unsupported
-from ._settings import ARRAYS
+from ._options import ARRAYS
 
 
 class _Calls:

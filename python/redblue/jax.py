@@ -19,7 +19,7 @@ from ._arrays import NumPy
 from ._attention import Request, of_rows, request_of, require_heads, without_products
 from ._calls import Call, call_for
 from ._errors import InvalidProblem, Unsupported
-from ._settings import OPTIONS, Settings
+from ._options import OPTIONS, Settings
 from ._threads import default_threads
 
 __all__ = ["attention"]

@@ -31,7 +31,8 @@ from ._attention import Gradients, attention_backward, forward, request_of, requ
 from ._calls import checked
 from ._core import Pattern, use_openmp
 from ._errors import InvalidProblem, Unsupported
-from ._settings import ARRAYS, OPTIONS, SEQUENCES, Option, edges_of, offset_of, patterns_of, real, starts, unknown_options, used
+from ._options import ARRAYS, OPTIONS, SEQUENCES, Option
+from ._settings import edges_of, offset_of, patterns_of, real, starts, unknown_options, used
 from ._shims import require_sdpa
 from ._torch_arrays import Torch, require_dense
 
@@ -181,9 +182,9 @@ _BACKWARD = ("do", "o", "lse", "bias_gradient", "sinks_gradient")
 
 def _backward(do: Tensor, o: Tensor, lse: Tensor, bias_gradient: bool, sinks_gradient: bool, *arguments: Any) -> Tuple:
     given = dict(zip(NAMES, arguments))
-    q, k, v, *arrays = (given[name] for name in _ARRAYS)
+    q, k, v, bias, slopes, sinks = (given[name] for name in _ARRAYS)
     of_exact = None if given["approximate"] else lse
-    gradients = _gradients_of(do, q, k, v, o, of_exact, *arrays, bias_gradient, sinks_gradient, _options(given))
+    gradients = _gradients_of(do, q, k, v, o, of_exact, bias, slopes, sinks, bias_gradient, sinks_gradient, _options(given))
     return tuple(q.new_empty(0) if g is None else g for g in gradients)
 
 

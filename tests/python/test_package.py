@@ -1190,7 +1190,7 @@ def test_the_program_and_the_types_are_in_the_package():
     done = subprocess.run([sys.executable, "-m", "redblue", "--version"], capture_output=True, text=True, check=True)
     assert redblue.__version__ in done.stdout
     folder = os.path.dirname(redblue.__file__)
-    assert {"py.typed", "_core.pyi"} <= set(os.listdir(folder))
+    assert {"py.typed", "_core.pyi", "_keywords.pyi"} <= set(os.listdir(folder))
 
 
 def test_the_example_in_the_docstring_runs():

@@ -103,7 +103,8 @@ include=$("$python" -c 'import sysconfig; print(sysconfig.get_paths()["include"]
 PYTHONPATH=python "$python" - <<'END'
 from redblue import _core
 from redblue._errors import InvalidProblem
-from redblue._settings import OPTIONS, Options, settings_of, problem_of, Sizes
+from redblue._options import OPTIONS, Options
+from redblue._settings import settings_of, problem_of, Sizes
 
 option = OPTIONS["sharpness"]
 assert (option.type, option.default, option.help) == ("float", 3.0, "factor of scores"), option
