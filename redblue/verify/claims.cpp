@@ -248,7 +248,8 @@ void moves_no_less_than_the_bounds(const Schedule& s, const Sizes& x, const Tili
   for (const Sources sources : {Sources::distinct, Sources::shared, Sources::self}) {
     if (sources == Sources::distinct && s.traits.shared_source) continue;
     if (sources == Sources::self && x.n_q != x.n_k) continue;
-    const Words bytes = s.footprint(x, t);
+    // Where given outputs stay as they are, nothing is resident: bounds are for one word at least.
+    const Words bytes = std::max(s.footprint(x, t), least_width);
     const bound::AttentionProblem problem{x, 1, bytes / least_width, sources, bytes};
     for (const bound::Bound& b : bound::bounds_of(s.operation, problem)) {
       known = known || (b.status == "restricted" && b.name == restricted);
