@@ -5,6 +5,7 @@
 
 import ast
 import pathlib
+import re
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -56,7 +57,10 @@ def of_package() -> str:
 
 
 def of_header(path: pathlib.Path) -> str:
-    return f"## {path.relative_to(ROOT / 'include')}\n\n{indented(path.read_text())}\n"
+    """A public header, with the headers of rooms that it names."""
+    named = re.findall(r'^#include "(redblue/.*)"$', path.read_text(), re.MULTILINE) if path.suffix == ".hpp" else []
+    name = path.name if path.suffix == ".h" else f"redblue/{path.name}"
+    return f"## {name}\n\n" + "\n".join(f"{indented(file.read_text())}\n" for file in (path, *(ROOT / n for n in named)))
 
 
 def main(folder: pathlib.Path) -> None:
