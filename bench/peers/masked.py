@@ -1,4 +1,4 @@
-"""redblue under masks: what bench/masks.py measures, and bench/peers/masks.py races."""
+"""redblue under masks: what bench/peers/masks.py measures and races."""
 
 import ctypes as C
 

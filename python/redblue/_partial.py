@@ -174,7 +174,8 @@ def _require_place(options: Options) -> None:
     """Where a part lies among all keys only its caller knows."""
     if "alignment" in options and not isinstance(options["alignment"], str):
         return
-    if options.get("causal") or options.get("window") is not None or options.get("alibi_slopes") is not None:
+    dilated = options.get("dilation", 1) not in (None, 1)
+    if dilated or options.get("causal") or options.get("window") is not None or options.get("alibi_slopes") is not None:
         raise InvalidProblem(
             f"alignment = {options.get('alignment', 'bottom-right')!r}: for a part of the keys give a number, as query i sees the keys "
             "j <= i + alignment of this part: n_k - n_q - s for the part that begins at key s of n_k"

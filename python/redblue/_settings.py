@@ -147,7 +147,9 @@ def listed(name: str, value: Any, may_be_empty: bool = False) -> tuple[int, ...]
 
 def _of_type(type_: type, judge: Callable[[str, Any], Any], optional: bool) -> Callable[[str, Any], Any]:
     def convert(name: str, value: Any) -> Any:
-        return value if type(value) is type_ or optional and value is None else judge(name, value)
+        if type(value) is type_ and (type_ is not int or -(2**63) <= value < 2**63):  # the usual ones, in less time
+            return value
+        return None if optional and value is None else judge(name, value)
 
     return convert
 
@@ -158,7 +160,7 @@ _CONVERT: dict[str, Callable[[str, Any], Any]] = {
     "window": lambda name, value: None if value is None else edges_of(value),
     "softcap": lambda name, value: value if type(value) is float else real(name, value or 0.0),
     "pattern": lambda name, value: tuple(value) if isinstance(value, list) else value,
-    "threads": lambda name, value: default_threads() if value is None else value if type(value) is int else whole(name, value),
+    "threads": lambda name, value: default_threads() if value is None else whole(name, value),
 }
 for _o in (*OPTIONS.values(), *PLAN_OPTIONS.values()):
     if _o.type == "list":

@@ -474,6 +474,10 @@ redblue_status redblue_merge(const redblue_merge_tensors* tensors, const redblue
     const redblue_merge_tensors& t = checked(tensors, "redblue_merge_tensors");
     for (const auto& [name, size] : {std::pair("batch", t.batch), {"heads", t.heads}, {"n_q", t.n_q}, {"d_v", t.d_v}})
       if (size < 1) throw InvalidArgument(fmt::format("{} = {}: give a number from 1 on", name, size));
+    for (const redblue_dtype other : {t.lse.dtype, t.more_o.dtype, t.more_lse.dtype})
+      if (other != t.o.dtype || (other != REDBLUE_F32 && other != REDBLUE_F64))
+        throw Unsupported(
+            "redblue_merge takes o, lse, more_o and more_lse that are all REDBLUE_F32, or all REDBLUE_F64");
     const std::array<index_t, 4> of_o{t.batch, t.heads, t.n_q, t.d_v}, of_lse{t.batch, t.heads, t.n_q, 1};
     const Outputs into{tensor_of(t.o, of_o, SlowArray::O), tensor_of(t.lse, of_lse, SlowArray::lse)};
     const MergeInputs more{tensor_of(t.more_o, of_o, SlowArray::Og), tensor_of(t.more_lse, of_lse, SlowArray::lse_g)};

@@ -94,8 +94,8 @@ redblue_status init(void* s, std::size_t size, const char* type) {
   return guarded([&] {
     require_pointer(s, type);
     if (!is_size_of<S>(size)) {  // a function that is given it refuses it, too
-      std::memset(s, 0, std::max(size, sizeof(std::size_t)));
-      *static_cast<std::size_t*>(s) = size;
+      std::memset(s, 0, size);
+      if (size >= sizeof size) *static_cast<std::size_t*>(s) = size;
       throw InvalidArgument(
           fmt::format("{} has {} bytes, and redblue {} knows {}: compile with the redblue.h of this "
                       "library, or of an earlier version",

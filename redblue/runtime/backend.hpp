@@ -55,7 +55,8 @@ class Backend {
 /// The caller's memory, and threads of a ThreadPool.
 const Backend& ram_backend();
 
-/// What the runs of one plan remember, so that later ones begin sooner: one for each plan, which must outlive it. Any
+/// What the runs of one plan remember, so that later ones begin sooner: one for each plan. The plan, and each
+/// backend that runs it, must outlive the memo. Any
 /// number of threads may use it at once.
 class RunMemo {
  public:

@@ -37,7 +37,11 @@ Verification verify_in(const Problem& p, const Tensors& tensors, const Tensors& 
       wide[a] = converted<Wide>(m);
       narrow[a] = converted<T>(m);
     }
-    for (const SlowArray a : outputs) given[a] = converted<Wide>(gathered(p, before, a, h));
+    for (const SlowArray a : outputs) {
+      const Matrix<double> m = gathered(p, before, a, h);
+      nan_inputs[a] += count_nan(m.words);
+      given[a] = converted<Wide>(m);
+    }
     const Matrices<Wide> wanted = oracle::accumulated(p.op, given, part_of(p, wide, oracle::kBlock, h));
     const Matrices<T> plain = oracle::accumulated(p.op, given, part_of(p, narrow, block, h));
     for (const SlowArray a : outputs) comparisons[a].add(wanted.at(a), gathered(p, tensors, a, h), plain.at(a));

@@ -54,7 +54,9 @@ void test_parts(void) {
       m.heads = kHeads, m.n_q = kQueries, m.d_v = kDv;
       m.o.data = o, m.lse.data = lse, m.more_o.data = more_o, m.more_lse.data = more_lse;
       CHECK(redblue_merge(&m, NULL) == REDBLUE_OK);
-      m.n_q = 0;
+      m.more_o.dtype = REDBLUE_F16;
+      REFUSED(redblue_merge(&m, NULL), REDBLUE_UNSUPPORTED, "all REDBLUE_F32");
+      m.more_o.dtype = REDBLUE_F32, m.n_q = 0;
       REFUSED(redblue_merge(&m, NULL), REDBLUE_INVALID_ARGUMENT, "n_q = 0");
     }
     CHECK(is_near(o, all_o, kO));

@@ -128,3 +128,17 @@ def test_tensors(qkv):
     np.testing.assert_allclose(o.numpy(), whole(*qkv[:3])[0], rtol=0, atol=1e-13)
     with pytest.raises(redblue.Unsupported, match="no gradients"):
         redblue.attention_partial(q.requires_grad_(), k, v)
+
+
+@pytest.mark.parametrize("options", [{"causal": True}, {"window": (3, 0)}, {"dilation": 2}])
+def test_a_part_says_where_it_lies(options):
+    q = np.ones((1, 2, 8, 4), np.float32)
+    with pytest.raises(redblue.InvalidProblem, match="for a part of the keys give a number"):
+        redblue.attention_partial(q, q[:, :, :3], q[:, :, :3], **options)
+
+
+@pytest.mark.parametrize("option", ["prefix", "dilation", "threads"])
+def test_whole_numbers_of_more_than_63_bits_are_refused(option):
+    q = np.ones((1, 2, 8, 4), np.float32)
+    with pytest.raises(redblue.InvalidProblem, match=f"{option} = .*63 bits"):
+        redblue.attention(q, q, q, **{option: 1 << 70})
