@@ -71,6 +71,9 @@ void Flags<Struct, Table>::apply_to(Struct& s) const {
     const Struct by_default;
     if constexpr (std::is_same_v<std::remove_cvref_t<decltype(value)>, bool>)
       option.of(s) = !option.of(by_default);
+    else if constexpr (std::is_same_v<std::remove_cvref_t<decltype(value)>,
+                                      std::remove_cvref_t<decltype(option.of(s))>>)
+      option.of(s) = value;
     else
       option.of(s) = *value;
   });

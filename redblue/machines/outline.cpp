@@ -281,6 +281,7 @@ void multiply(Lines& lines, Words times) {
 std::vector<std::pair<std::string, double>> named_parameters(const kernel::AnyKernel& k) {
   std::vector<std::pair<std::string, double>> list;
   const std::vector<double> values = k.parameters();
+  list.reserve(values.size());
   for (std::size_t i = 0; i < values.size(); ++i) list.emplace_back(k.kind().parameter_names[i], values[i]);
   return list;
 }

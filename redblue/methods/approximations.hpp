@@ -21,8 +21,10 @@ class PublishedMethod final : public Approximation {
   void require_sound(const Problem& problem) const override;
   MethodWorkspace workspace(const Sizes& x) const override;
   std::vector<bound::Bound> bounds(Operation op, const bound::AttentionProblem& x) const override;
-  bool has_edges() const override { return kind() == methods::coreset; }
-  bool amplifies_roundings() const override { return kind() == methods::nystroemformer || kind() == methods::coreset; }
+  bool has_edges() const override { return kind() == methods::kCoreset; }
+  bool amplifies_roundings() const override {
+    return kind() == methods::kNystroemformer || kind() == methods::kCoreset;
+  }
   std::shared_ptr<const oracle::ApproximateRows<float>> rows(const oracle::Instance<float>& x) const override;
   std::shared_ptr<const oracle::ApproximateRows<double>> rows(const oracle::Instance<double>& x) const override;
   std::shared_ptr<const oracle::ApproximateRows<long double>> rows(
@@ -38,7 +40,7 @@ inline AnyApproximation approximate_by(const Method& m) {
 
 /// Null where rows have none of their own.
 inline const RowPolynomials* row_polynomials_of(const AnyApproximation& a) {
-  const bool is = a != nullptr && a->by_rows() && a->kind() == methods::polynomial;
+  const bool is = a != nullptr && a->by_rows() && a->kind() == methods::kPolynomial;
   return is ? static_cast<const RowPolynomials*>(a.get()) : nullptr;
 }
 /// row_polynomials_of(a), to be shared.
@@ -47,13 +49,13 @@ inline std::shared_ptr<const RowPolynomials> shared_row_polynomials_of(const Any
 }
 /// The polynomial in place of e^z; that of the whole range where each row has its own. Null where there is none.
 inline const Polynomial* polynomial_of(const AnyApproximation& a) {
-  if (a == nullptr || a->kind() != methods::polynomial) return nullptr;
+  if (a == nullptr || a->kind() != methods::kPolynomial) return nullptr;
   return a->by_rows() ? &static_cast<const RowPolynomials*>(a.get())->last() : static_cast<const Polynomial*>(a.get());
 }
 /// std::monostate where it is none of them.
 inline const Method& method_of(const AnyApproximation& a) {
   static const Method none;
-  const bool is = a != nullptr && a->kind() != methods::polynomial;
+  const bool is = a != nullptr && a->kind() != methods::kPolynomial;
   return is ? static_cast<const PublishedMethod*>(a.get())->method : none;
 }
 

@@ -9,16 +9,16 @@ using Ask = void(Sizes& sizes, const MethodKind::Draw& draw, bool by_rows, const
 Ask ask_for_polynomial, ask_for_linear_attention, ask_for_performer, ask_for_linformer, ask_for_nystroemformer,
     ask_for_smyrf, ask_for_hyper_attention, ask_for_reformer, ask_for_coreset, ask_for_uniform_sample;
 
-inline constexpr MethodKind polynomial{"polynomial", "a polynomial in place of e^z (approximation)",
-                                       ask_for_polynomial},
-    linear_attention{"linear attention", "linear attention (method)", ask_for_linear_attention},
-    performer{"Performer", "Performer (method)", ask_for_performer},
-    linformer{"Linformer", "Linformer (method)", ask_for_linformer},
-    nystroemformer{"Nystroemformer", "Nystroemformer (method)", ask_for_nystroemformer},
-    smyrf{"SMYRF", "SMYRF (method)", ask_for_smyrf},
-    hyper_attention{"HyperAttention", "HyperAttention (method)", ask_for_hyper_attention},
-    reformer{"Reformer", "Reformer (method)", ask_for_reformer},
-    coreset{"coreset", "coreset (method)", ask_for_coreset},
-    uniform_sample{"uniform sample", "uniform sample (method)", ask_for_uniform_sample};
+inline constexpr MethodKind kPolynomial{"polynomial", "a polynomial in place of e^z (approximation)",
+                                        ask_for_polynomial},
+    kLinearAttention{"linear attention", "linear attention (method)", ask_for_linear_attention},
+    kPerformer{"Performer", "Performer (method)", ask_for_performer},
+    kLinformer{"Linformer", "Linformer (method)", ask_for_linformer},
+    kNystroemformer{"Nystroemformer", "Nystroemformer (method)", ask_for_nystroemformer},
+    kSmyrf{"SMYRF", "SMYRF (method)", ask_for_smyrf},
+    kHyperAttention{"HyperAttention", "HyperAttention (method)", ask_for_hyper_attention},
+    kReformer{"Reformer", "Reformer (method)", ask_for_reformer},
+    kCoreset{"coreset", "coreset (method)", ask_for_coreset},
+    kUniformSample{"uniform sample", "uniform sample (method)", ask_for_uniform_sample};
 
 }  // namespace redblue::methods

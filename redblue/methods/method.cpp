@@ -139,11 +139,11 @@ void PublishedMethod::require_sound(const Problem& p) const {
   require(p.score == Score::softmax, fmt::format("it is for the softmax, not for score {}", name_of(p.score)));
   require(!p.modifiers().any(), "it knows no bias, softcap, ALiBi, sinks or dropout");
   redblue::require_sound(redblue::fitted(method, p.n_k), p.n_q, p.n_k);
-  require(!p.scale || kind() != methods::linear_attention,
+  require(!p.scale || kind() != methods::kLinearAttention,
           fmt::format("scale = {}: its feature map takes q and k as they are, so that a scale would change nothing; "
                       "leave it out, or multiply q by a number of your own",
                       p.scale.value_or(0)));
-  require(p.scale_or_default() > 0 || kind() != methods::performer,
+  require(p.scale_or_default() > 0 || kind() != methods::kPerformer,
           fmt::format("scale = {}: its features are of q and k times sqrt(scale); give a positive one",
                       p.scale_or_default()));
 }

@@ -116,9 +116,9 @@ using Method = std::variant<std::monostate, LinearAttention, Performer, Linforme
 
 constexpr const MethodKind& kind_of(const Method& m) {
   using namespace methods;
-  constexpr std::array kKinds{
-      &MethodKind::exact, &linear_attention, &performer, &linformer,     &nystroemformer, &smyrf,
-      &hyper_attention,   &reformer,         &coreset,   &uniform_sample};
+  constexpr std::array kKinds{&MethodKind::exact, &kLinearAttention, &kPerformer,      &kLinformer,
+                              &kNystroemformer,   &kSmyrf,           &kHyperAttention, &kReformer,
+                              &kCoreset,          &kUniformSample};
   return *kKinds[m.index()];
 }
 /// "Performer, 256 features, seed 7"

@@ -34,7 +34,7 @@ constexpr std::string_view name_of(Fit fit) { return kFitNames[static_cast<std::
 
 /// p(z) = SUM_l c[l] z^l, for |z| <= range.
 struct Polynomial : Approximation {
-  Polynomial() : Approximation(methods::polynomial) {}
+  Polynomial() : Approximation(methods::kPolynomial) {}
 
   static constexpr index_t kMostDegree = 32;
 

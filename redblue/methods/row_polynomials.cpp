@@ -46,7 +46,7 @@ Grid grid_of(index_t degree, double range, Fit fit) {
 }  // namespace
 
 RowPolynomials::RowPolynomials(index_t degree, double range, const RowOptions& how)
-    : RowOptions(how), Approximation(methods::polynomial, true), grid_(grid_of(degree, range, how.fit)) {
+    : RowOptions(how), Approximation(methods::kPolynomial, true), grid_(grid_of(degree, range, how.fit)) {
   if (proves() && grid_->back().error >= 1) (void)approximate_exp(degree, range, fit);  // throws
   if (by_spread() && degree < 2)
     throw InvalidProblem(

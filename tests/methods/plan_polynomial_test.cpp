@@ -123,7 +123,7 @@ TEST(PolynomialPlans, StandApartFromExactOnes) {
     p.op = op;
     const plan::Plan approximate = plan::make_plan(p, {.M = 65536});
     for (const plan::Row& r : approximate.rows) {
-      EXPECT_EQ(r.algorithm->traits.method, methods::polynomial) << r.schedule;
+      EXPECT_EQ(r.algorithm->traits.method, methods::kPolynomial) << r.schedule;
       EXPECT_EQ(r.weight_error, polynomial_of(p)->error);
     }
     Problem exact = p;

@@ -26,7 +26,7 @@ void check(const Problem& p, int threads) {
     for (const plan::Plan& plan : plans_of(p, s->name))
       for (const DType type : {DType::f64, DType::f32, DType::bf16}) {
         SCOPED_TRACE(std::string(s->name) + " " + std::string(name_of(type)));
-        EXPECT_EQ(s->traits.method, methods::polynomial);
+        EXPECT_EQ(s->traits.method, methods::kPolynomial);
         Filled filled(p, type, Strides::bhsd);
         RunOptions options;
         options.compute = type == DType::f64 ? DType::f64 : DType::f32;

@@ -21,7 +21,7 @@ struct CoresetForward : Defaults {
   using Operands = ForwardOperands;
   static constexpr std::string_view name = "coreset";
   static constexpr std::string_view idea = "keeping few weighted keys resident in place of all";
-  static constexpr Traits traits{.method = methods::coreset};
+  static constexpr Traits traits{.method = methods::kCoreset};
   static constexpr std::array<SlowArray, 0> workspace{};
 
   using Tiling = FewRowsTiling;

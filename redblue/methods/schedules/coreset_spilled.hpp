@@ -16,7 +16,7 @@ struct CoresetSpilledForward : Defaults {
   using Operands = ForwardOperands;
   static constexpr std::string_view name = "coreset_spilled";
   static constexpr std::string_view idea = "leaving few weighted keys in slow memory in place of all";
-  static constexpr Traits traits{.method = methods::coreset};
+  static constexpr Traits traits{.method = methods::kCoreset};
   static constexpr std::array workspace{SlowArray::K_few, SlowArray::V_few, SlowArray::w_few};
 
   using Tiling = FewRowsTiling;

@@ -21,7 +21,7 @@ struct HyperAttentionForward : Defaults {
   using Operands = ForwardOperands;
   static constexpr std::string_view name = "hyper_attention";
   static constexpr std::string_view idea = "sorting queries and keys into blocks, and sampling keys for the rest";
-  static constexpr Traits traits{.method = methods::hyper_attention};
+  static constexpr Traits traits{.method = methods::kHyperAttention};
   static constexpr std::array workspace{SlowArray::hash_q, SlowArray::hash_k, SlowArray::order_q, SlowArray::order_k};
 
   struct Tiling {

@@ -13,7 +13,7 @@ struct LinearAttentionForward : Defaults {
   using Operands = ForwardOperands;
   static constexpr std::string_view name = "linear_attention";
   static constexpr std::string_view idea = "keeping the state of feature maps resident";
-  static constexpr Traits traits{.masks = true, .method = methods::linear_attention};
+  static constexpr Traits traits{.masks = true, .method = methods::kLinearAttention};
   static constexpr std::array<SlowArray, 0> workspace{};
 
   struct Tiling {

@@ -15,7 +15,7 @@ struct LinearAttentionTiledForward : Defaults {
   static constexpr std::string_view name = "linear_attention_tiled";
   static constexpr std::string_view idea =
       "forming the state of feature maps in tiles, one pass over the rows for each";
-  static constexpr Traits traits{.masks = true, .rewrites_outputs = true, .method = methods::linear_attention};
+  static constexpr Traits traits{.masks = true, .rewrites_outputs = true, .method = methods::kLinearAttention};
   static constexpr std::array workspace{SlowArray::den};
 
   struct Tiling {

@@ -14,7 +14,7 @@ struct LinformerForward : Defaults {
   using Operands = ForwardOperands;
   static constexpr std::string_view name = "linformer";
   static constexpr std::string_view idea = "keeping keys and values projected to few rows resident";
-  static constexpr Traits traits{.method = methods::linformer};
+  static constexpr Traits traits{.method = methods::kLinformer};
   static constexpr std::array<SlowArray, 0> workspace{};
 
   using Tiling = FewRowsTiling;

@@ -16,7 +16,7 @@ struct LinformerSpilledForward : Defaults {
   using Operands = ForwardOperands;
   static constexpr std::string_view name = "linformer_spilled";
   static constexpr std::string_view idea = "leaving keys and values projected to few rows in slow memory";
-  static constexpr Traits traits{.method = methods::linformer};
+  static constexpr Traits traits{.method = methods::kLinformer};
   static constexpr std::array workspace{SlowArray::K_few, SlowArray::V_few};
 
   struct Tiling : FewRowsTiling {

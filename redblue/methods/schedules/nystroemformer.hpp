@@ -15,7 +15,7 @@ struct NystroemformerForward : Defaults {
   using Operands = ForwardOperands;
   static constexpr std::string_view name = "nystroemformer";
   static constexpr std::string_view idea = "keeping landmarks and what becomes of them resident";
-  static constexpr Traits traits{.method = methods::nystroemformer};
+  static constexpr Traits traits{.method = methods::kNystroemformer};
   static constexpr std::array<SlowArray, 0> workspace{};
 
   struct Tiling {

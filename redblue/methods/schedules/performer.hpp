@@ -14,7 +14,7 @@ struct PerformerForward : Defaults {
   using Operands = ForwardOperands;
   static constexpr std::string_view name = "performer";
   static constexpr std::string_view idea = "keeping the state of all random features resident";
-  static constexpr Traits traits{.masks = true, .method = methods::performer};
+  static constexpr Traits traits{.masks = true, .method = methods::kPerformer};
   static constexpr std::array<SlowArray, 0> workspace{};
 
   struct Tiling {

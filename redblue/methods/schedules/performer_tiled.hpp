@@ -19,7 +19,7 @@ struct PerformerTiledForward : Defaults {
   static constexpr std::string_view name = "performer_tiled";
   static constexpr std::string_view idea =
       "forming the state of random features in tiles, one pass over the rows for each";
-  static constexpr Traits traits{.rewrites_outputs = true, .method = methods::performer};
+  static constexpr Traits traits{.rewrites_outputs = true, .method = methods::kPerformer};
   static constexpr std::array workspace{SlowArray::den, SlowArray::ids};
 
   struct Tiling {

@@ -16,7 +16,7 @@ struct PolynomialForward : Defaults {
   using Operands = ForwardOperands;
   static constexpr std::string_view name = "polynomial";
   static constexpr std::string_view idea = "keeping the state of all monomials resident";
-  static constexpr Traits traits{.masks = true, .method = methods::polynomial};
+  static constexpr Traits traits{.masks = true, .method = methods::kPolynomial};
   static constexpr std::array<SlowArray, 0> workspace{};
 
   struct Tiling {

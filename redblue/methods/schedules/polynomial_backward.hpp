@@ -13,7 +13,7 @@ struct PolynomialTwoStateBackward : Defaults {
   using Parts = PolynomialGradients;
   static constexpr std::string_view name = "polynomial_two_states";
   static constexpr std::string_view idea = "keeping the state of all monomials and its gradient resident";
-  static constexpr Traits traits{.method = methods::polynomial};
+  static constexpr Traits traits{.method = methods::kPolynomial};
   static constexpr std::array<SlowArray, 0> workspace{};
 
   using Tiling = LinearBackward::Tiling;
@@ -64,7 +64,7 @@ struct PolynomialBackward : Defaults {
   using Parts = PolynomialGradients;
   static constexpr std::string_view name = "polynomial";
   static constexpr std::string_view idea = "keeping one state of monomials at a time resident, and then its gradient";
-  static constexpr Traits traits{.masks = true, .method = methods::polynomial};
+  static constexpr Traits traits{.masks = true, .method = methods::kPolynomial};
   static constexpr std::array workspace{SlowArray::dNum, SlowArray::dDen};
 
   using Tiling = LinearBackward::Tiling;

@@ -21,7 +21,7 @@ struct PolynomialClustersForward : Defaults {
   using Operands = ForwardOperands;
   static constexpr std::string_view name = "polynomial_clusters";
   static constexpr std::string_view idea = "exact weights within clusters of sorted rows, a polynomial for other pairs";
-  static constexpr Traits traits{.method = methods::polynomial, .by_rows = true};
+  static constexpr Traits traits{.method = methods::kPolynomial, .by_rows = true};
   static constexpr std::array workspace{SlowArray::hash_q,  SlowArray::hash_k, SlowArray::order_q,
                                         SlowArray::order_k, SlowArray::runs,   SlowArray::ids};
 

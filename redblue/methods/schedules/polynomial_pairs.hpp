@@ -20,7 +20,7 @@ struct PolynomialPairsForward : Defaults {
   using Operands = ForwardOperands;
   static constexpr std::string_view name = "polynomial_pairs";
   static constexpr std::string_view idea = "exact attention for long keys and queries, a polynomial for other pairs";
-  static constexpr Traits traits{.method = methods::polynomial, .by_rows = true};
+  static constexpr Traits traits{.method = methods::kPolynomial, .by_rows = true};
   static constexpr std::array workspace{SlowArray::ids};
 
   struct Tiling {

@@ -24,7 +24,7 @@ struct PolynomialRowsForward : Defaults {
   static constexpr std::string_view name = "polynomial_rows";
   static constexpr std::string_view idea =
       "a polynomial for the radius or the spread of each row, and exact rows beyond the range";
-  static constexpr Traits traits{.masks = true, .method = methods::polynomial, .by_rows = true};
+  static constexpr Traits traits{.masks = true, .method = methods::kPolynomial, .by_rows = true};
   static constexpr bool one_core = true;  // a mask that it knows has one; packed sequences have several
   static constexpr std::array workspace{SlowArray::ids};
 

@@ -19,7 +19,7 @@ struct PolynomialRowsTiledForward : Defaults {
       "a polynomial for the radius or the spread of each row, and a state in tiles, one pass over the rows for each "
       "tile";
   static constexpr Traits traits{
-      .masks = true, .rewrites_outputs = true, .method = methods::polynomial, .by_rows = true};
+      .masks = true, .rewrites_outputs = true, .method = methods::kPolynomial, .by_rows = true};
   static constexpr bool one_core = true;  // a mask that it knows has one; packed sequences have several
   static constexpr std::array workspace{SlowArray::den, SlowArray::ids};
 

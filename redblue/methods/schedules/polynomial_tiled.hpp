@@ -16,7 +16,7 @@ struct PolynomialTiledForward : Defaults {
   using Operands = ForwardOperands;
   static constexpr std::string_view name = "polynomial_tiled";
   static constexpr std::string_view idea = "forming the state of monomials in tiles, one pass over the rows for each";
-  static constexpr Traits traits{.masks = true, .rewrites_outputs = true, .method = methods::polynomial};
+  static constexpr Traits traits{.masks = true, .rewrites_outputs = true, .method = methods::kPolynomial};
   static constexpr std::array workspace{SlowArray::den};
 
   using Tiling = PolynomialTiles;

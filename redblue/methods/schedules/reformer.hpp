@@ -17,7 +17,7 @@ struct ReformerForward : Defaults {
   using Operands = ForwardOperands;
   static constexpr std::string_view name = "reformer";
   static constexpr std::string_view idea = "sorting rows by hash into chunks that attend to themselves and the last";
-  static constexpr Traits traits{.masks = true, .rewrites_outputs = true, .method = methods::reformer};
+  static constexpr Traits traits{.masks = true, .rewrites_outputs = true, .method = methods::kReformer};
   static constexpr std::array workspace{SlowArray::hash_q, SlowArray::order_q, SlowArray::den};
   static constexpr bool one_core = true;
 

@@ -16,7 +16,7 @@ struct SmyrfForward : Defaults {
   using Operands = ForwardOperands;
   static constexpr std::string_view name = "smyrf";
   static constexpr std::string_view idea = "sorting queries and keys into clusters that attend within";
-  static constexpr Traits traits{.masks = true, .rewrites_outputs = true, .method = methods::smyrf};
+  static constexpr Traits traits{.masks = true, .rewrites_outputs = true, .method = methods::kSmyrf};
   static constexpr std::array workspace{SlowArray::hash_q,  SlowArray::hash_k, SlowArray::order_q,
                                         SlowArray::order_k, SlowArray::runs,   SlowArray::den};
   static constexpr bool one_core = true;

@@ -14,7 +14,7 @@ struct UniformSampleForward : Defaults {
   using Operands = ForwardOperands;
   static constexpr std::string_view name = "uniform_sample";
   static constexpr std::string_view idea = "attending to keys drawn at random, which stay resident";
-  static constexpr Traits traits{.method = methods::uniform_sample};
+  static constexpr Traits traits{.method = methods::kUniformSample};
   static constexpr std::array<SlowArray, 0> workspace{};
 
   using Tiling = FewRowsTiling;
