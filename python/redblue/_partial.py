@@ -36,10 +36,10 @@ def attention_partial(
         o, lse = redblue.attention_partial(q, k[:, :, :n], v[:, :, :n])
         redblue.attention_partial(q, k[:, :, n:], v[:, :, n:], o, lse)
 
-    With causal or window `alignment` is a number: query i sees the keys j <= i + alignment of this part. For the part that
-    begins at key s that is the offset of all keys less s: n_k - n_q - s where the last query sees the last key. Sinks,
-    dropout and approximations are refused. An option bias is of these keys. Tensors that require gradients are refused:
-    attention_partial_backward has them.
+    With causal, window, alibi_slopes or dilation `alignment` is a number: query i sees the keys j <= i + alignment of this
+    part. For the part that begins at key s that is the offset of all keys less s: n_k - n_q - s where the last query sees
+    the last key. Sinks, dropout and approximations are refused. An option bias is of these keys. Tensors that require
+    gradients are refused: attention_partial_backward has them.
 
     Returns (o, lse). Raises what `attention` raises.
 

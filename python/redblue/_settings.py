@@ -50,9 +50,12 @@ def unknown_options(caller: str, unknown: Iterable[str], known: Iterable[str]) -
     return TypeError(f"{caller} has no option '{name}': " + (f"did you mean '{near[0]}'?" if near else f"give {', '.join(known)}"))
 
 
+_INT64 = range(-(2**63), 2**63)
+
+
 def whole(name: str, value: Any) -> int:
     """A whole number that C++ can hold. Tensors and arrays are refused: a plan that is kept would not see them change."""
-    if not isinstance(value, numbers.Integral) or not -(2**63) <= int(value) < 2**63:
+    if not isinstance(value, numbers.Integral) or int(value) not in _INT64:
         raise InvalidProblem(f"{name} = {value!r}: give a whole number of at most 63 bits")
     return int(value)
 
@@ -147,7 +150,7 @@ def listed(name: str, value: Any, may_be_empty: bool = False) -> tuple[int, ...]
 
 def _of_type(type_: type, judge: Callable[[str, Any], Any], optional: bool) -> Callable[[str, Any], Any]:
     def convert(name: str, value: Any) -> Any:
-        if type(value) is type_ and (type_ is not int or -(2**63) <= value < 2**63):  # the usual ones, in less time
+        if type(value) is type_ and (type_ is not int or value in _INT64):  # the usual ones, in less time
             return value
         return None if optional and value is None else judge(name, value)
 

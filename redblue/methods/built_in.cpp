@@ -12,9 +12,8 @@ namespace redblue {
 const plan::Registry& plan::Registry::built_in() {
   static const Registry registry = [] {
     Registry r;
-    for (const auto add :
-         {add_forward, add_backward, add_gradient, add_projected, add_scores, add_merge, add_approximate})
-      add(r);
+    add_exact(r);
+    add_approximate(r);
     return r;
   }();
   return registry;

@@ -17,7 +17,7 @@ AnyApproximation approximation_from(std::string_view text) {
 const plan::Registry& plan::Registry::built_in() {
   static const Registry registry = [] {
     Registry r;
-    for (const auto add : {add_forward, add_backward, add_gradient, add_projected, add_scores, add_merge}) add(r);
+    add_exact(r);
     return r;
   }();
   return registry;
