@@ -108,6 +108,8 @@ class MachineFace {
     return {self(), typename Tile<Self>::Fresh{}, b, layout};
   }
   /// `b` as an argument that streams past word by word: |b| reads when its consumer runs, one word of footprint.
+  /// The consumer's formula must allow that each word is used once and dropped; a machine's loops may walk the block in
+  /// another order (docs/model.md).
   [[nodiscard]] static Stream stream(const Block& b) { return {b}; }
   /// Refills a tile that is already resident, or a part of one: |b| reads.
   template <class Target>
