@@ -46,8 +46,8 @@ Measured merge(const MergeInputs& part, const Outputs& into, const plan::Options
   plan::Options some = options;
   if (some.M == 0 && !some.memory) {  // all move the same words
     p.validate();
-    constexpr index_t kRows = 64;
-    some.M = Words(kRows) * (p.d_v + 3) + 1;
+    constexpr index_t kRowsAtOnce = 64;
+    some.M = Words(kRowsAtOnce) * (p.d_v + 3) + 1;
   }
   return run(plan::make_plan(p, some), part, into, how);
 }
