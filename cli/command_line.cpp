@@ -5,13 +5,12 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <charconv>
 #include <concepts>
 #include <numeric>
 #include <optional>
 #include <sstream>
 #include <utility>
-
-#include "options.hpp"
 
 namespace redblue::cli {
 
@@ -193,6 +192,17 @@ int Program::run(int argc, char** argv) {
     return app_->exit(e) == 0 ? 0 : 2;
   }
   return exit_code_;
+}
+
+std::string not_decimal(const std::string& text) {
+  std::int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error == std::errc::result_out_of_range) return text + " does not fit 64 bits";
+  const std::string digits = text.substr(text.starts_with('-') ? 1 : 0);
+  const bool leading_zero = digits.size() > 1 && digits[0] == '0';
+  return error == std::errc() && end == text.data() + text.size() && !leading_zero
+             ? ""
+             : "'" + text + "' is not a whole number in decimal digits";
 }
 
 }  // namespace redblue::cli

@@ -62,4 +62,7 @@ class Program {
   int exit_code_ = 0;
 };
 
+/// An error message if the text is not a whole number, else "".
+std::string not_decimal(const std::string& text);
+
 }  // namespace redblue::cli

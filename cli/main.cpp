@@ -6,10 +6,10 @@
 #include <new>
 #include <string>
 
-#include "commands.hpp"
+#include "commands/commands.hpp"
 #include "redblue/language/error.hpp"
 #include "redblue/version.hpp"
-#include "standard_output.hpp"
+#include "report/standard_output.hpp"
 
 namespace {
 

@@ -1,8 +1,8 @@
 #include <fmt/core.h>
 
-#include "approximations.hpp"
-#include "commands.hpp"
+#include "commands/commands.hpp"
 #include "redblue/language/error.hpp"
+#include "report/approximations.hpp"
 
 /// This file stands in place of what the program does with approximations, where they are left out of the build.
 namespace redblue::cli {

@@ -51,6 +51,26 @@ def faults_of(path):
     return faults
 
 
+# The shelves of the program, from the ground up; command_line.hpp is below them all. main.cpp and no_approximations.cpp put
+# things together.
+SHELVES = ["report", "files", "options", "commands"]
+
+
+def faults_of_program(path):
+    """What is wrong with a file of cli/."""
+    if len(path.parts) == 2 and path.stem != "command_line":
+        return []
+    own = SHELVES.index(path.parts[1]) if path.parts[1] in SHELVES else -1
+    if own < 0 and len(path.parts) > 2:
+        return [f"{path}: cli/{path.parts[1]} is no shelf of tests/check_layers.py"]
+    targets = [name.split("/") for name in INCLUDE.findall((ROOT / path).read_text(encoding="utf-8"))]
+    return [
+        f"{path}: cli/{path.parts[1]} may not include {'/'.join(target)}, which is above it"
+        for target in targets
+        if target[0] in SHELVES and SHELVES.index(target[0]) > own
+    ]
+
+
 # What stands outside of redblue/ as a user's program does: it includes the public face alone, redblue/NAME.hpp.
 OUTSIDE = ["python/src", "examples"]
 
@@ -64,12 +84,14 @@ def private_includes_of(path):
 def main():
     files = sorted(p.relative_to(ROOT) for p in (ROOT / "redblue").rglob("*") if p.suffix in (".hpp", ".cpp", ".h"))
     wrong = [fault for path in files for fault in faults_of(path)]
+    program = sorted(p.relative_to(ROOT) for p in (ROOT / "cli").rglob("*.?pp"))
+    wrong += [fault for path in program for fault in faults_of_program(path)]
     wrong += [f"{name}/: the sources are in redblue/" for name in ("include", "src") if (ROOT / name).exists()]
     outside = [
         p.relative_to(ROOT) for folder in OUTSIDE for p in (ROOT / folder).iterdir() if p.suffix in (".hpp", ".cpp", ".c")
     ]
     wrong += [fault for path in sorted(outside) for fault in private_includes_of(path)]
-    print("\n".join(wrong) if wrong else f"{len(files)} files keep to their rooms, {len(outside)} to the public face")
+    print("\n".join(wrong) if wrong else f"{len(files) + len(program)} files keep to their rooms, {len(outside)} to the public face")
     return 1 if wrong or not files or not outside else 0
 
 

@@ -27,9 +27,9 @@ cat >main.cpp <<'END'
 
 #include <iostream>
 
-#include "cli/flags.hpp"
-#include "cli/json.hpp"
-#include "cli/options.hpp"
+#include "cli/options/flags.hpp"
+#include "cli/report/json.hpp"
+#include "cli/options/options.hpp"
 #include "redblue/c_api/structs.hpp"
 #include "redblue/language/error.hpp"
 

@@ -1,0 +1,87 @@
+#include <fmt/format.h>
+
+#include <memory>
+#include <optional>
+
+#include "commands/commands.hpp"
+#include "redblue/files/atomic_file.hpp"
+#include "redblue/hardware/hardware.hpp"
+#include "redblue/language/error.hpp"
+
+namespace redblue::cli {
+
+namespace {
+
+struct DoctorFlags {
+  std::optional<std::string> output;
+  bool json = false;
+  bool quiet = false;
+};
+
+std::string size_text(std::int64_t bytes) {
+  const double x = static_cast<double>(bytes);
+  return bytes < (1 << 20)
+             ? fmt::format("{:.0f} KiB", x / 0x1p10)
+             : (bytes < (1 << 30) ? fmt::format("{:.0f} MiB", x / 0x1p20) : fmt::format("{:.1f} GiB", x / 0x1p30));
+}
+
+void print_table(const Hardware& h) {
+  fmt::print("{}: {} core{} at {:.2f} GHz\n\n", h.cpu, h.cores, h.cores == 1 ? "" : "s", h.clock * 1e-9);
+  fmt::print("{:<6} {:>10} {:>10} {:>16}\n", "level", "size", "shared by", "one core reads");
+  for (const MemoryLevel& l : h.levels)
+    fmt::print("{:<6} {:>10} {:>10} {:>11.0f} GB/s\n", l.name, size_text(l.bytes), l.cores, l.read_bandwidth * 1e-9);
+  fmt::print("{:<6} {:>10} {:>10} {:>11.0f} GB/s together\n\n", "", "", "all cores", h.all_cores_bandwidth * 1e-9);
+  fmt::print("{:<12} {:<5} {:>14} {:>16} {:>11} {:>7} {:>14}\n", "one core", "type", "GFLOP/s", "width x clock",
+             "per cycle", "ratio", "Gexp2/s");
+  bool odd = false;
+  for (const Peak& p : h.peaks) {
+    const double expected = p.expected(h.clock), ratio = p.flops / expected;
+    const ExpRate* const e = h.exp_rate(p.isa, p.dtype);
+    odd = odd || (p.isa != Isa::portable && (ratio < 0.9 || ratio > 1.1));
+    fmt::print("{:<12} {:<5} {:>14.1f} {:>16.1f} {:>11} {:>7.3f} {:>14}\n", name_of(p.isa), name_of(p.dtype),
+               p.flops * 1e-9, expected * 1e-9, fmt::format("{} x {}", p.vectors_per_cycle, p.macs_per_vector), ratio,
+               e != nullptr ? fmt::format("{:.2f}", e->elements * 1e-9) : "-");
+  }
+  fmt::print("\nper cycle: instructions, rounded, times multiply-adds of one; Gexp2/s: exp2(s x - m) and its sum\n");
+  if (odd) fmt::print("a ratio far from 1: the clock changed under load, or something else kept the machine busy\n");
+  if (h.spread > 0.1)
+    fmt::print("samples scatter by {:.0f} %: something else kept the machine busy, measure again when it is idle\n",
+               100 * h.spread);
+}
+
+int doctor(const DoctorFlags& flags) {
+  const std::string path = flags.output.value_or(default_hardware_path());
+  if (flags.quiet && flags.json) throw InvalidProblem("--quiet and --json: give one of them");
+  if (path.empty())
+    throw InvalidProblem("neither XDG_CONFIG_HOME nor HOME says where the hardware file goes: give --output FILE");
+  if (flags.output) file::AtomicFile{path};  // what is wrong with the place shows before the measurement
+  const Hardware h = measure_hardware();
+  save_hardware(h, path);
+  if (flags.json)
+    fmt::print("{}", to_json(h));
+  else if (!flags.quiet) {
+    print_table(h);
+    fmt::print("written to {}\n", path);
+  }
+  return 0;
+}
+
+}  // namespace
+
+void add_doctor(Program& program) {
+  const Command command = program.command("doctor", "measure this machine, once, for plans that minimise time");
+  command.footer(
+      "Takes a few seconds; leave the machine alone meanwhile.\n"
+      "Examples:\n"
+      "  redblue doctor\n"
+      "  redblue doctor --output here.json --json");
+  auto flags = std::make_shared<DoctorFlags>();
+  command
+      .option("--output", flags->output, "hardware file (default ${XDG_CONFIG_HOME:-~/.config}/redblue/hardware.json)")
+      .type_name("FILE");
+  command.flag("--json", flags->json, "print the file instead of a table");
+  command.flag("--quiet", flags->quiet, "print nothing but errors");
+  command.does([flags] { return doctor(*flags); });
+}
+
+}  // namespace redblue::cli

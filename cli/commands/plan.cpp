@@ -1,0 +1,221 @@
+#include <fmt/format.h>
+
+#include <map>
+#include <memory>
+#include <set>
+
+#include "commands/commands.hpp"
+#include "options/options.hpp"
+#include "report/approximations.hpp"
+#include "report/json.hpp"
+#include "report/plan_formats.hpp"
+
+namespace redblue::cli {
+
+namespace {
+
+/// Fast memory, and what its words take.
+std::string memory_text(const plan::Plan& plan) {
+  if (!plan.options.memory) return fmt::format("M = {} words", plan.options.M.str());
+  const Residence& fast = plan.options.memory->fast;
+  std::string text = fmt::format("fast memory of {} bytes", plan.options.memory->bytes.str());
+  std::map<index_t, std::string> by_width;
+  for (const SlowArray a : plan::arrays_of(plan.problem.op))
+    if (const Shape s = plan::matrix_of(plan.problem.op, plan.problem.sizes(), a).shape; s.rows > 0 && s.cols > 0)
+      by_width[fast.width[index_of(a)]] += fmt::format(" {}", name_of(a));
+  for (const auto& [width, names] : by_width) text += fmt::format("; {} per word of{}", width, names);
+  if (fast.row_multiple > 1) text += fmt::format("; rows padded to multiples of {}", fast.row_multiple);
+  if (fast.row_extra > 0) text += fmt::format("; {} free after each row", fast.row_extra);
+  return text;
+}
+
+/// Do words differ in width, in slow memory or in fast?
+bool widths_differ(const plan::Plan& plan) {
+  std::set<index_t> widths;
+  for (const SlowArray a : plan::arrays_of(plan.problem.op)) {
+    widths.insert(plan.options.width[index_of(a)]);
+    if (plan.options.memory) widths.insert(plan.options.memory->fast.width[index_of(a)]);
+  }
+  return widths.size() > 1;
+}
+
+/// The bytes that the chosen plan moves, by array.
+void print_bytes(const plan::Plan& plan) {
+  const Io io = plan.io();
+  fmt::print("\n  bytes moved by {:<12} {:>18} {:>18} {:>18}\n", plan.row().schedule, "read", "written", "per word");
+  Words total;
+  for (std::size_t a = 0; a < kSlowArrays; ++a) {
+    const Words width = plan.options.width[a], read = width * io.reads[a], written = width * io.writes[a];
+    if (read + written == 0) continue;
+    fmt::print("  {:<27} {:>18} {:>18} {:>18}\n", kSlowArrayNames[a], read.str(), written.str(), width.str());
+    total += read + written;
+  }
+  fmt::print("  {:<27} {:>18} in all\n", "", total.str());
+}
+
+std::string title(const Problem& p) {
+  if (p.approximation != nullptr) return fmt::format("{} {}", name_of(p.op), p.approximation->title(p.n_k));
+  const std::string score = p.score == Score::softmax ? "attention" : fmt::format("{} attention", name_of(p.score));
+  const std::string sources = p.sources == Sources::distinct ? "" : fmt::format(", sources {}", name_of(p.sources));
+  return fmt::format("{} {}{}", name_of(p.op), score, sources);
+}
+
+/// What a printed algorithm takes, over what there is.
+double times_too_large(const plan::Plan& plan, const plan::Row& r) {
+  if (plan.options.memory) return r.footprint_bytes->to_double() / plan.options.memory->bytes.to_double();
+  return r.footprint.to_double() / plan.options.M.to_double();
+}
+
+/// Why a row may stand here for comparison only.
+std::string_view note_on(const plan::Row& r) {
+  if (!r.algorithm->traits.stable) return "  (unstable)";
+  if (!r.algorithm->traits.own_softmax) return "";
+  return r.io.reads[index_of(SlowArray::lse)] > 0 ? "  (reads no o)" : "  (reads no o, lse)";
+}
+
+/// Modelled milliseconds of every row; causes overlap, so they add up to more than the total.
+void print_times(const plan::Plan& plan, std::size_t name) {
+  fmt::print("\n  {:<{}} {:>12} {:>12} {:>12} {:>12} {:>12}\n", "modelled, ms", name, "total", "compute", "exp",
+             "passes", "transfer");
+  for (std::size_t i = 0; i < plan.rows.size(); ++i) {
+    const model::Time& t = *plan.rows[i].time;
+    fmt::print("{} {:<{}} {:>12.4g} {:>12.4g} {:>12.4g} {:>12.4g} {:>12.4g}\n", i == plan.chosen ? '*' : ' ',
+               plan.rows[i].schedule, name, 1e3 * t.total_s, 1e3 * t.compute_s, 1e3 * t.exp_s, 1e3 * t.pass_s,
+               1e3 * t.transfer_s);
+  }
+}
+
+/// What every row would read and hold to know the pattern.
+void print_index_words(const plan::Plan& plan, std::size_t name) {
+  fmt::print("\n  {:<{}} {:>18} {:>18}\n", "index words", name, "read", "resident");
+  for (std::size_t i = 0; i < plan.rows.size(); ++i) {
+    const plan::Row& r = plan.rows[i];
+    fmt::print("{} {:<{}} {:>18} {:>18}\n", i == plan.chosen ? '*' : ' ', r.schedule, name, r.index.reads.str(),
+               r.index.resident.str());
+  }
+}
+
+void print_table(const plan::Plan& plan) {
+  const Problem& p = plan.problem;
+  fmt::print("{}: batch {}, heads {} ({} key-value), n_q {}, n_k {}, d {}, d_v {}{}; {}\n", title(p), p.batch, p.heads,
+             p.kv_heads.value_or(p.heads), p.n_q, p.n_k, p.d, p.d_v, mask_text(p), memory_text(plan));
+  fmt::print("bound: {} words (theorem {})\n\n", plan.bound.words.str(), plan.bound.name);
+  print_what_is_proved(p);
+  if (plan.forward) {
+    const plan::Row& f = plan.forward->row();
+    const std::string index = has_index_words(plan) ? fmt::format(", index words {} (resident {})", f.index.reads.str(),
+                                                                  f.index.resident.str())
+                                                    : "";
+    fmt::print("first {} for O and lse: {} words, footprint {}{}; ratios below include it\n\n", f.schedule,
+               f.io.total().str(), f.footprint.str(), index);
+  }
+  std::size_t name = std::string_view("schedule").size();
+  for (const plan::Row& r : plan.rows) name = std::max(name, r.schedule.size());
+  for (const plan::Refusal& r : plan.refused) name = std::max(name, r.schedule.size());
+  fmt::print("  {:<{}} {:>18} {:>18} {:>18} {:>8} {:>6} {:>12} {:>14}  {}\n", "schedule", name, "reads", "writes",
+             "I/O words", "ratio", "work", plan.options.memory ? "bytes" : "footprint", "workspace", "tiling");
+  for (std::size_t i = 0; i < plan.rows.size(); ++i) {
+    const plan::Row& r = plan.rows[i];
+    if (!plan.may_choose(r) && plan.may_choose(plan.rows[i - 1])) fmt::print("for comparison:\n");
+    fmt::print("{} {:<{}} {:>18} {:>18} {:>18} {:>8} {:>6.2f} {:>12} {:>14}  {}{}{}\n", i == plan.chosen ? '*' : ' ',
+               r.schedule, name, r.io.total_reads().str(), r.io.total_writes().str(), r.io.total().str(),
+               r.ratio ? fmt::format("{:.3f}", *r.ratio) : "-", r.work, r.footprint_bytes.value_or(r.footprint).str(),
+               r.workspace.str(), plan::text_of(r.tiling), note_on(r),
+               r.fits ? "" : fmt::format("  (needs {:.2f} M)", times_too_large(plan, r)));
+  }
+  if (plan.dense)
+    fmt::print("forming all pairs and masking them:\n  {:<{}} {:>18} {:>18} {:>18} {:>8} {:>6} {:>12} {:>14}  {}\n",
+               plan.dense->schedule, name, plan.dense->io.total_reads().str(), plan.dense->io.total_writes().str(),
+               plan.dense->io.total().str(), "-", "-",
+               plan.dense->footprint_bytes.value_or(plan.dense->footprint).str(), plan.dense->workspace.str(),
+               plan::text_of(plan.dense->tiling));
+  for (const plan::Refusal& r : plan.refused) fmt::print("- {:<{}} {}\n", r.schedule, name, r.why);
+  if (has_index_words(plan)) print_index_words(plan, name);
+  if (plan.row().time) print_times(plan, name);
+  if (widths_differ(plan)) print_bytes(plan);
+  fmt::print("\n{}\n", plan.reason);
+}
+
+struct PlanFlags {
+  ProblemOptions problem;
+  std::optional<std::string> format;
+  std::optional<double> tolerance, range;
+
+  void add_to(const Command& command) {
+    problem.add_to(command);
+    command
+        .option("--format,--emit", format,
+                "table, json (as --json), csv, markdown, or c-header (header): the chosen tiles as macros to paste")
+        .one_of({"table", "json", "csv", "markdown", "c-header", "header"});
+    command
+        .option("--tolerance", tolerance,
+                "with --range: polynomial attention of the least degree whose output is proved to be within this many "
+                "max|V| of exact attention, or exact attention, where it costs no more; forward")
+        .type_name("EPS");
+    command.option("--range", range, "no |scale q.k| is larger").type_name("B");
+  }
+  /// The plan of exact attention, or of the polynomial that --tolerance finds; what was decided goes to `decided`.
+  plan::Plan plan(std::optional<PlanWithin>& decided) const {
+    if (tolerance.has_value() != range.has_value())
+      throw InvalidProblem("--tolerance and --range: give both; redblue run takes the range from its files");
+    if (!tolerance) return problem.plan();
+    require_tolerance(*tolerance);
+    if (!(*range > 0)) throw InvalidProblem(fmt::format("--range {}: give a number above 0", *range));
+    Problem kind;
+    problem.operation.apply_to(kind);
+    if (kind.approximation != nullptr)
+      throw InvalidProblem("--tolerance and --approximate: give one of them; --tolerance finds the degree");
+    if (kind.op != Operation::forward)
+      throw InvalidProblem(fmt::format("--tolerance is for --op forward: nothing is proved of {}", name_of(kind.op)));
+    decided = plan_within(
+        *tolerance, *range, [&] { return problem.plan(); },
+        [&](const std::string& text) {
+          ProblemOptions approximate = problem;
+          approximate.operation.approximate = text;
+          return approximate.plan();
+        });
+    return decided->plan;
+  }
+};
+
+}  // namespace
+
+void add_plan(Program& program) {
+  const Command command =
+      program.command("plan", "rank schedules and tilings by exact words moved, or by modelled time");
+  command.footer(
+      "Examples:\n"
+      "  redblue plan --n 4096 --d 64 --M 16384\n"
+      "  redblue plan --op backward --n 4096 --d 64 --M 16384\n"
+      "  redblue plan --op gradient-x --n 4096 --d 64 --M 16384 --sources self\n"
+      "  redblue plan --n 4096 --d 64 --heads 8 --objective time --machine tests/data/hardware.json\n"
+      "  redblue plan --nq 1 --nk 131072 --d 128 --heads 32 --kv-heads 8 --dtype bf16 --memory 256KiB --json\n"
+      "  redblue plan --n 8192 --d 128 --dtype bf16 --memory 64KiB --multiple q=16,k=16 --format c-header\n"
+      "  redblue plan --n 4096 --d 256 --M 4096 --no-workspace --multiple q=16,k=16");
+  auto flags = std::make_shared<PlanFlags>();
+  flags->add_to(command);
+  command.does([flags] {
+    const bool json = flags->problem.json;
+    if (json && flags->format && *flags->format != "json")
+      throw InvalidProblem(fmt::format("--json and --format {}: give one of them", *flags->format));
+    const std::string format = flags->format.value_or(json ? "json" : "table");
+    std::optional<PlanWithin> decided;
+    const plan::Plan plan = flags->plan(decided);
+    if (format == "json") {
+      Json j = to_json(plan);
+      if (decided) j["tolerance"] = decided->json;
+      print(j);
+    } else if (format == "csv")
+      print_csv(plan);
+    else if (format == "markdown")
+      print_markdown(plan);
+    else if (format == "c-header" || format == "header")
+      print_c_header(plan);
+    else
+      print_table(plan);
+    if (decided && format == "table") fmt::print("tolerance {:g}: {}\n", *flags->tolerance, decided->reason);
+    return 0;
+  });
+}
+
+}  // namespace redblue::cli

@@ -1,0 +1,67 @@
+#include "files/nan.hpp"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+namespace redblue::cli {
+
+namespace {
+
+/// A word of f16 or bf16. A NaN lies beyond the bits of infinity, whatever its sign.
+struct Half {
+  std::uint16_t bits;
+  unsigned size() const { return bits & 0x7fffU; }
+};
+
+/// what(word) names what is wrong with it, or is null.
+template <class T, class What>
+std::optional<std::string> find(const Tensor& t, const What& what) {
+  const T* const words = static_cast<const T*>(t.data);
+  const auto& [batches, heads, rows, cols] = t.shape;
+  for (index_t b = 0; b < batches; ++b)
+    for (index_t h = 0; h < heads; ++h)
+      for (index_t r = 0; r < rows; ++r) {
+        const T* const row = words + b * t.strides[0] + h * t.strides[1] + r * t.strides[2];
+        for (index_t c = 0; c < cols; ++c)
+          if (const char* const found = what(row[c * t.strides[3]]))
+            return fmt::format("{} at [{}, {}, {}, {}]", found, b, h, r, c);
+      }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<std::string> first_unwanted(const Tensor& t, Unwanted unwanted) {
+  const auto name = [&](bool nan, bool inf, bool negative) -> const char* {
+    if (nan) return "a NaN";
+    if (inf && !negative && unwanted != Unwanted::nan) return "+inf";
+    return inf && negative && unwanted == Unwanted::nan_or_infinite ? "-inf" : nullptr;
+  };
+  const auto real = [&](auto x) { return name(std::isnan(x), std::isinf(x), x < 0); };
+  const auto half = [&](unsigned infinity) {
+    return [=](Half x) { return name(x.size() > infinity, x.size() == infinity, x.size() != x.bits); };
+  };
+  switch (t.dtype) {
+    case DType::f64:
+      return find<double>(t, real);
+    case DType::f32:
+      return find<float>(t, real);
+    case DType::f16:
+      return find<Half>(t, half(0x7c00));
+    case DType::bf16:
+      return find<Half>(t, half(0x7f80));
+    case DType::boolean:
+      return std::nullopt;
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> first_beyond_f32(const Tensor& t) {
+  if (t.dtype != DType::f64) return std::nullopt;
+  return find<double>(t, [](double x) {
+    return std::isfinite(x) && !std::isfinite(static_cast<float>(x)) ? "a number beyond f32" : nullptr;
+  });
+}
+
+}  // namespace redblue::cli

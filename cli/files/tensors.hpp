@@ -1,0 +1,88 @@
+#pragma once
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "command_line.hpp"
+#include "files/archive.hpp"
+#include "files/layout.hpp"
+#include "redblue/files/tensor_file.hpp"
+#include "redblue/runtime/run.hpp"
+
+namespace redblue::cli {
+
+/// Where the tensors of a run come from and go to: one safetensors or .npz file each way, or a .npy file per tensor.
+/// Tensors go by the lower-case names of their arrays: q, lse, dq, a1.
+struct FileOptions {
+  std::optional<std::string> input, output;               ///< safetensors or .npz
+  std::map<std::string, std::optional<std::string>> npy;  ///< by tensor
+  std::vector<std::string> names;                         ///< "q=query": names inside these files
+  std::optional<std::string> layout;
+  bool with_forward = false;  ///< gradients: o and lse are computed, and written beside them
+
+  void add_to(const Command& command);
+  /// Throws InvalidProblem unless the options name a complete set of files for a problem of this kind (op, score,
+  /// sources), outputs apart from inputs.
+  void validate(const Problem& kind) const;
+  std::string name_of(const std::string& tensor) const;
+  /// Sets which of bias, slopes and sinks a problem has: those that the files hold.
+  void add_modifiers_to(Problem& kind) const;
+  /// The tensors that a problem of this kind cannot do without.
+  std::vector<std::string> needed(const Problem& kind) const;
+  bool wants(const std::string& tensor) const { return output || npy.at(tensor); }
+  /// The arrays that files of a problem of this kind take.
+  std::vector<SlowArray> written(const Problem& kind) const;
+};
+
+/// Every tensor that a file may hold for some operation.
+std::vector<std::string> all_names();
+/// --name and --layout.
+void add_names_and_layout(const Command& command, std::vector<std::string>& names, std::optional<std::string>& layout);
+/// Throws InvalidProblem unless each is TENSOR=NAME with a tensor of `known`, none of them twice.
+void require_names(const std::vector<std::string>& names, const std::vector<std::string>& known);
+
+/// Tensors in one layout, kept alive.
+class LoadedInputs {
+ public:
+  /// Reads the tensors that a problem of this kind needs; O and lse must both be in the file, or neither.
+  LoadedInputs(const FileOptions& files, const Problem& kind);
+  /// Reads them from an archive that is open, in place of files.input; null: from .npy files.
+  LoadedInputs(const FileOptions& files, const Problem& kind, const Archive* archive);
+
+  const Tensors& tensors() const { return tensors_; }
+  /// `kind` with the sizes of the tensors. Throws InvalidProblem where they do not fit each other.
+  Problem problem(Problem kind) const;
+  const FileLayout& layout() const { return layout_.value(); }
+  bool any_f64() const;
+
+ private:
+  std::map<SlowArray, file::Tensor> loaded_;
+  Tensors tensors_;
+  std::optional<FileLayout> layout_;
+  bool forward_given_ = true;
+};
+
+/// Memory for the outputs, and the files they go to, which appear complete or not at all.
+class OutputFiles {
+ public:
+  /// Opens the files and takes room for them on the disk, so that a directory that cannot be written, and a disk that
+  /// is full, show before the work.
+  OutputFiles(const FileOptions& files, const Problem& p, DType dtype, DType lse_dtype, const FileLayout& layout);
+  ~OutputFiles();
+  OutputFiles(const OutputFiles&) = delete;
+  OutputFiles& operator=(const OutputFiles&) = delete;
+
+  /// Adds the outputs to the inputs, for a run and its options; lse only where a file takes it.
+  void add_to(Tensors& tensors, RunOptions& options) const;
+  /// Outputs that a problem adds to begin as these.
+  void copy_given(const Problem& p, const Tensors& given) const;
+  /// Throws IoError. All files are complete before the first appears (AtomicFile::commit_together).
+  void commit();
+
+ private:
+  struct Files;
+  std::unique_ptr<Files> files_;
+};
+
+}  // namespace redblue::cli

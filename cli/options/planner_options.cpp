@@ -1,0 +1,132 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "options/options.hpp"
+#include "redblue/language/word_type.hpp"
+#include "redblue/planner/fastest.hpp"
+
+/// Fast memory, and what the planner may do and minimises.
+namespace redblue::cli {
+
+void MemoryOptions::add_to(const Command& command) {
+  command.option("--M", M, "fast memory in words").type_name("WORDS");
+  command
+      .option("--memory", memory,
+              "fast memory in bytes: 64KiB, 1.5MiB; inputs take --dtype there, all else --accumulate")
+      .type_name("BYTES");
+}
+
+Words MemoryOptions::words(DType compute) const {
+  const DType word = word_of(compute);
+  if (M.has_value() == memory.has_value())
+    throw InvalidProblem(M ? fmt::format("--M {} and --memory {}: give one of them", *M, *memory)
+                           : "give the size of fast memory, as --M WORDS or as --memory BYTES");
+  if (M && *M < 1) throw InvalidProblem(fmt::format("M = {}: fast memory needs at least one word", *M));
+  if (M) return *M;
+  const Words fit = parse_bytes("--memory", *memory) / Words(size_of(word));
+  if (fit < 1)
+    throw InvalidProblem(
+        fmt::format("--memory {} holds no word of {} ({} bytes)", *memory, name_of(word), size_of(word)));
+  return fit;
+}
+
+Words MemoryOptions::bytes() const {
+  if (M) throw InvalidProblem(fmt::format("--M {} and --memory {}: give one of them", *M, *memory));
+  return parse_bytes("--memory", *memory);
+}
+
+void PlannerOptions::add_to(const Command& command, bool with_width, std::size_t operations) {
+  std::string names;
+  for (std::size_t i = 0; i < operations; ++i)
+    names += fmt::format("{}{}: {}", i == 0 ? "" : "; ", kOperationNames[i],
+                         fmt::join(plan::Registry::built_in().names(static_cast<Operation>(i)), " "));
+  command.option("--schedule", schedule, "plan this one only; " + names).type_name("NAME");
+  for (const std::string_view name : {"quadratic_workspace", "reserve", "double_buffer"}) flags.add(command, name);
+  command.option("--multiple", multiple, "tile sizes must be multiples: q=16,k=16,f=8 (queries, keys, features)")
+      .type_name("LIST");
+  if (with_width) add_width(command);
+  command
+      .option("--max-workspace", max_workspace,
+              "most memory that a run may take beside inputs and outputs, fast memory included: 64MiB")
+      .type_name("BYTES");
+  flags.add_others(command, true);
+  std::vector<std::string> orders{"auto"};
+  orders.insert(orders.end(), kPatternOrderNames.begin(), kPatternOrderNames.end());
+  command
+      .option(
+          "--order", order,
+          "under a pattern, in which order queries and keys are taken: the one that moves the fewest words (auto), "
+          "natural, rcm (reverse Cuthill-McKee), jaccard (the most alike follow each other) or in-place (natural, and "
+          "those that no pair has are not left out, so that a run copies nothing)")
+      .one_of(orders);
+}
+
+bool PlannerOptions::allows_residues(Operation op) const {
+  const auto named = plan::Registry::built_in().find(op, schedule);
+  return (order == "auto" || order == name_of(PatternOrder::rcm)) && !max_workspace &&
+         !(named != nullptr && named->traits.only_patterns);
+}
+
+void PlannerOptions::apply_to(Problem& p) const {
+  const auto asked = pattern_order_from_name(order);  // nothing: auto
+  if (p.dilation > 1) return;                         // by residues
+  if (asked && asked != PatternOrder::natural && p.patterns.empty())
+    throw InvalidProblem(
+        fmt::format("--order {} is for patterns, such as --globals, --mask or --csr: give one", order));
+  p.order = asked.value_or(PatternOrder::natural);
+}
+
+void PlannerOptions::add_width(const Command& command) {
+  command
+      .option("--width", width,
+              "bytes per word of each array, to minimise bytes: Q=2,K=1,V=1,O=2,lse=4,S=4 (arrays of the "
+              "operation; those not named: --dtype). With --memory, inputs have it in fast memory, too, and "
+              "accumulators=4, scores=4, statistics=4 set it there for all words of a kind")
+      .type_name("LIST");
+}
+
+plan::Options PlannerOptions::options(const Tensors& tensors, const RunOptions& run) const {
+  plan::Options o;
+  flags.apply_to(o);
+  for (const auto& [name, value] : parse_assignments("--multiple", multiple, {"q", "k", "f"}))
+    (name == "q" ? o.multiple.query : name == "k" ? o.multiple.key : o.multiple.feature) = value;
+  o.schedule = schedule;
+  o.reorder = order == "auto";
+  if (max_workspace) o.cap = memory_cap(parse_bytes("--max-workspace", *max_workspace), tensors, run);
+  return o;
+}
+
+void ObjectiveOptions::add_to(const Command& command) {
+  command
+      .option(
+          "--objective", objective,
+          "what the plan minimises: words, or time as modelled for this machine (redblue doctor) or --machine. Without "
+          "--M or --memory, words take a core's private cache, time twice that, and a run minimises time")
+      .type_name("NAME");
+  command
+      .option("--machine", machine,
+              "hardware file of the machine whose time is modelled (default: that of this machine)")
+      .type_name("FILE");
+}
+
+plan::Plan ObjectiveOptions::plan(const Problem& p, plan::Options options, const MemoryOptions& memory, DType compute,
+                                  DType dtype, int threads) const {
+  if (!words() && objective != "time")
+    throw InvalidProblem(fmt::format("--objective {}: choose from words, time", *objective));
+  if (words()) {
+    if (machine) throw InvalidProblem(fmt::format("--machine {} is for --objective time", *machine));
+    if (!options.memory)
+      options.M = (memory.given() ? memory : MemoryOptions{std::nullopt, assumed_memory()}).words(compute);
+    return plan::make_plan(p, options);
+  }
+  if (options.write_cost != 1)
+    throw InvalidProblem(fmt::format("--write-cost {} is for --objective words", options.write_cost));
+  if (memory.given()) options.M = memory.words(compute);
+  TimeOptions time;
+  time.dtype = compute;
+  time.tensors = dtype;
+  time.threads = threads;
+  return fastest(p, options, std::move(time));
+}
+
+}  // namespace redblue::cli
