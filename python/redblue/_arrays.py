@@ -22,18 +22,10 @@ from typing import Any
 
 import numpy as np
 
-from ._errors import InvalidProblem
+from ._errors import InvalidProblem, type_error
 
 _NAMES = {np.dtype(np.float64): "f64", np.dtype(np.float32): "f32", np.dtype(np.float16): "f16", np.dtype(bool): "bool"}
 _TYPES: dict[str, Any] = {"f64": np.dtype(np.float64), "f32": np.dtype(np.float32), "f16": np.dtype(np.float16)}
-
-
-def type_error(name: str, what: object, to_bool: str = "astype(bool)") -> TypeError:
-    if isinstance(what, np.dtype) and (what.kind == "f" or what.name == "bfloat16") and not what.isnative:
-        shown, native = (what, f"'{what.name}'") if what.kind == "f" else (what.name, "ml_dtypes.bfloat16")
-        return TypeError(f"{name} has elements of type {shown}, in the other byte order: give {name}.astype({native})")
-    mask = f"; whole numbers where 1 shows a key become a mask by .{to_bool}" if name == "bias" else ""
-    return TypeError(f"{name} has elements of type {what}: give float64, float32, float16 or bfloat16{mask}")
 
 
 class NumPy:

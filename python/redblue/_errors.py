@@ -1,5 +1,9 @@
 """What redblue raises. Each message names what was wrong, its value, and what would work."""
 
+from __future__ import annotations
+
+import numpy as np
+
 
 class Error(Exception):
     """Base of all errors of redblue."""
@@ -23,3 +27,12 @@ class NotEnoughMemory(Error, MemoryError):
 
 class FileError(Error, OSError):
     """A file could not be read or written."""
+
+
+def type_error(name: str, what: object, to_bool: str = "astype(bool)") -> TypeError:
+    """The error for elements of type `what` in the array of this name."""
+    if isinstance(what, np.dtype) and (what.kind == "f" or what.name == "bfloat16") and not what.isnative:
+        shown, native = (what, f"'{what.name}'") if what.kind == "f" else (what.name, "ml_dtypes.bfloat16")
+        return TypeError(f"{name} has elements of type {shown}, in the other byte order: give {name}.astype({native})")
+    mask = f"; whole numbers where 1 shows a key become a mask by .{to_bool}" if name == "bias" else ""
+    return TypeError(f"{name} has elements of type {what}: give float64, float32, float16 or bfloat16{mask}")

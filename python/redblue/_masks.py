@@ -4,13 +4,11 @@ sequences. It runs as that, so that hidden tiles are neither read nor multiplied
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple, Optional
+from typing import Any, NamedTuple, Optional
 
 from . import _core
+from ._request import Request
 from ._settings import LAYOUTS
-
-if TYPE_CHECKING:
-    from ._attention import Request
 
 #: A bias is read where the batches and heads of a call have this many pairs together: that takes some ten microseconds,
 #: less than a twentieth of the time of such a call (docs/python.md).

@@ -7,10 +7,11 @@ import sys
 from typing import TYPE_CHECKING, Any, NoReturn, Optional
 
 from . import _core
-from ._attention import Gradients, Request, _output, _require_shape, refuse_gradients, request
+from ._attention import Gradients, _output, _require_shape, refuse_gradients, request
 from ._calls import Call, call_for
 from ._errors import InvalidProblem
 from ._options import Options
+from ._request import Request
 from ._settings import tokens_first, whole
 from ._threads import default_threads
 

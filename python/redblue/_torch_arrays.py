@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from . import _core
-from ._arrays import type_error
+from ._errors import type_error
 
 _NAMES = {torch.float64: "f64", torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16", torch.bool: "bool"}
 _NUMBERS = {torch.float64: 0, torch.float32: 1, torch.float16: 2, torch.bfloat16: 3, torch.bool: 4}

@@ -16,10 +16,11 @@ import jax.numpy as jnp
 
 from . import _core
 from ._arrays import NumPy
-from ._attention import Request, of_rows, request_of, require_heads, without_products
+from ._attention import of_rows, request_of, require_heads, without_products
 from ._calls import Call, call_for
 from ._errors import InvalidProblem, Unsupported
 from ._options import OPTIONS, Settings
+from ._request import Request
 from ._threads import default_threads
 
 __all__ = ["attention"]
