@@ -127,7 +127,7 @@ cpp_tests() { if $first; then few_cases release_tests; else release_tests; fi; }
 asan_tests() {
   local left_out='Doctor.*:CliDoctor.*:CliObjective.*:HugeScores.*:LongSums.*:LongRuns.*:Certificates.*'
   left_out+=':CertificatesHold.*:FewerTiles.*:Outline.*:Verify.SeesAccuracy*:*ChooseTiling*:*MasksCostNothing*:NaN.*'
-  left_out+=':*CanSkipOrRepeatNothing'
+  left_out+=':*CanSkipOrRepeatNothing:Cli.RealData*:Polynomial.HasTheLeastDegrees*:*QueriesWithOneKeyAreZero'
   local built
   mapfile -t built < <(suites asan | grep -vx 'bounds')
   few_cases tests_of asan "-$left_out" "${built[@]}" && ctest --preset asan -L '^c_api$'
