@@ -35,8 +35,8 @@ Measured Backend::count(const plan::Plan& plan, const std::function<void()>& now
 Backend::Memo& RunMemo::of(const Backend& backend) {
   const std::lock_guard lock(mutex_);
   for (const auto& [known, memo] : memos_)
-    if (known == &backend) return *memo;
-  return *memos_.emplace_back(&backend, backend.new_memo()).second;
+    if (known == backend.identity()) return *memo;
+  return *memos_.emplace_back(backend.identity(), backend.new_memo()).second;
 }
 
 }  // namespace redblue

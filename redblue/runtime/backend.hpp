@@ -50,14 +50,19 @@ class Backend {
   virtual Measured run(const plan::Plan& plan, const Tensors& tensors, const RunOptions& options, Memo& memo) const = 0;
   /// Counts the chosen row alone, without data; as count() says it. Here: on the counting machine.
   virtual Measured count(const plan::Plan& plan, const std::function<void()>& now_and_then) const;
+
+  /// Nothing else has it while someone holds it, also where the backend has ended and another lies at its address.
+  std::shared_ptr<const void> identity() const { return identity_; }
+
+ private:
+  std::shared_ptr<const void> identity_ = std::make_shared<char>();
 };
 
 /// The caller's memory, and threads of a ThreadPool.
 const Backend& ram_backend();
 
-/// What the runs of one plan remember, so that later ones begin sooner: one for each plan. The plan, and each
-/// backend that runs it, must outlive the memo. Any
-/// number of threads may use it at once.
+/// What the runs of one plan remember, so that later ones begin sooner: one for each plan. The plan must outlive it.
+/// Any number of threads may use it at once.
 class RunMemo {
  public:
   /// What this backend remembers.
@@ -65,7 +70,7 @@ class RunMemo {
 
  private:
   std::mutex mutex_;
-  std::vector<std::pair<const Backend*, std::unique_ptr<Backend::Memo>>> memos_;
+  std::vector<std::pair<std::shared_ptr<const void>, std::unique_ptr<Backend::Memo>>> memos_;  // by identity
 };
 
 Words run_bytes(const plan::Plan& plan, const Tensors& tensors, const RunOptions& options, RunMemo& memo);

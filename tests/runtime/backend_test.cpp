@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -74,6 +75,18 @@ TEST(Backend, IsAskedWhatARunAsksRamAndGivesTheSameBits) {
   EXPECT_EQ(mine.o, of_ram.o);
   EXPECT_EQ(there.io, here.io);
   EXPECT_EQ(again.io, here.io);
+}
+
+TEST(Backend, AtTheAddressOfAnotherDoesNotTakeOverItsMemo) {
+  const plan::Plan plan = plan::make_plan(square(), {.M = 300, .schedule = "flash"});
+  Squares arrays;
+  RunMemo memo;
+  std::optional<Recording> place;
+  for (int i = 0; i < 2; ++i) {
+    const Recording& recording = place.emplace();
+    run(plan, arrays.tensors(), {.backend = &recording}, memo);
+    EXPECT_EQ(recording.heard, (Heard{"new_memo", "run flash 1"}));
+  }
 }
 
 TEST(Backend, SaysWhatItTakes) {
