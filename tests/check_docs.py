@@ -4,7 +4,8 @@
 docs/theorems.md: every `path` exists; `bound::name` is declared under redblue/bounds/ or in redblue/methods/; `Class::member` and
 `function` stand in a file that the same row names; `Suite.Name` is a test; no cell of the columns in REQUIRED is empty.
 Any *.md: a relative link leads to a file, and its #anchor to a heading; a block of code under <!-- file: PATH --> is
-that file, word for word; no line is longer than COLUMNS, but those that cannot be broken.
+that file, word for word; no line is longer than COLUMNS, but those that cannot be broken; a path in `code` leads to a file or
+a folder, and so do paths in comments of C and C++.
 docs/reading.md: the path through model and code is as short as docs/README.md says.
 Text files: none of RIDDLES, phrases that readers stumble over.
 """
@@ -131,6 +132,33 @@ def check_theorems():
             yield f"docs/theorems.md: no such file: {ref}"
 
 
+def folders(parent):
+    return {p.name for p in parent.iterdir() if p.is_dir() and p.name not in ("build", ".git")}
+
+
+# Folders that CONTRIBUTING.md names for what may come.
+TO_COME = {"kernels/arm", "schedules/second"}
+# FAMILY, NAME, MACHINE-DATE-COMMIT: what the reader puts in.
+PLACEHOLDER = re.compile(r"(?:^|[/_-])[A-Z]{4,}(?=[/.-]|$)")
+WORD_OF_PATH = re.compile(r"(?<![\w./<\"'-])[\w.*-]+(?:/[\w.*-]+)*(?:/|\.(?:md|hpp|cpp|h|c|py|sh|cmake|csv|json|txt))(?![\w/>\"'])")
+
+
+def check_paths(file):
+    """Paths from the root, from redblue/ or from the file's own folder, with wildcards or without."""
+    text = read(file)
+    if file.suffix == ".md":
+        known = "\n".join(re.findall(r"`([^`\n]+)`", re.sub(r"```.*?```", "", text, flags=re.DOTALL)))
+    else:
+        known = "\n".join(re.findall(r"(?:///?<?|^ ?\*|/\*) .*$", text, flags=re.MULTILINE))
+    first = folders(ROOT) | folders(ROOT / "redblue")
+    for path in dict.fromkeys(WORD_OF_PATH.findall(known)):
+        name = path.strip("/")
+        if "/" not in path or path.split("/")[0] not in first or name in TO_COME or PLACEHOLDER.search(name):
+            continue
+        if not any(any(base.glob(name)) for base in (ROOT, ROOT / "redblue", file.parent)):
+            yield f"{file.relative_to(ROOT)}: {path}: no such file or folder"
+
+
 def anchors(text):
     text = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
     slug = lambda h: re.sub(r"[^\w\- ]", "", re.sub(r"[`*]", "", h).lower()).replace(" ", "-")
@@ -216,7 +244,7 @@ def main():
     wrong = list(check_theorems()) if THEOREMS.exists() else ["docs/theorems.md does not exist"]
     wrong += check_reading()
     for file in documents:
-        wrong += [*check_links(file), *check_quotes(file)]
+        wrong += [*check_links(file), *check_quotes(file), *check_paths(file)]
         if file.name not in NOT_WRAPPED:
             wrong += [*check_width(file), *check_sentences(file)]
     for file in [THEOREMS, *sorted(ROOT.glob("docs/proofs/*.md"))]:
@@ -224,6 +252,8 @@ def main():
     for file in sorted(f for f in ROOT.rglob("*") if f.suffix in TEXT and not skip & set(f.relative_to(ROOT).parts)):
         if file != Path(__file__).resolve():
             wrong += check_riddles(file)
+        if file.suffix in {".hpp", ".cpp", ".h", ".c"}:
+            wrong += check_paths(file)
     print("\n".join(wrong) if wrong else f"{len(documents)} documents: all that they name exists")
     return 1 if wrong else 0
 

@@ -16,7 +16,7 @@
 
 /// Plain attention and its gradients, one instance at a time and row by row, in any floating-point type: what the
 /// definition says and nothing else. The only dense reference of the repository: verify() and the tests use it, and
-/// tests/oracle/ holds it against central differences and closed forms.
+/// tests/verify/ holds it against central differences and closed forms.
 namespace redblue::oracle {
 
 template <class T>
