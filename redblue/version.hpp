@@ -3,6 +3,6 @@
 
 namespace redblue {
 
-inline constexpr std::string_view kVersion = "0.1.0";
+inline constexpr std::string_view kVersion = "0.2.0";
 
 }  // namespace redblue

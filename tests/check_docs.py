@@ -6,6 +6,7 @@ docs/theorems.md: every `path` exists; `bound::name` is declared under redblue/b
 Any *.md: a relative link leads to a file, and its #anchor to a heading; a block of code under <!-- file: PATH --> is
 that file, word for word; no line is longer than COLUMNS, but those that cannot be broken; a path in `code` leads to a file or
 a folder, and so do paths in comments of C and C++.
+The newest release of CHANGELOG.md, and the version that tests/consumer asks for, are that of redblue/version.hpp.
 docs/reading.md: the path through model and code is as short as docs/README.md says.
 Text files: none of RIDDLES, phrases that readers stumble over.
 """
@@ -159,6 +160,20 @@ def check_paths(file):
             yield f"{file.relative_to(ROOT)}: {path}: no such file or folder"
 
 
+def check_version():
+    version = re.search(r'kVersion = "(\d+\.\d+)(\.\d+)"', read(ROOT / "redblue/version.hpp"))
+    if not version:
+        yield "redblue/version.hpp: no kVersion"
+        return
+    for file, wanted, pattern in (
+        ("CHANGELOG.md", version[1] + version[2], r"^## (\d\S*)"),
+        ("tests/consumer/CMakeLists.txt", version[1], r"^find_package\(redblue (\S+)"),
+    ):
+        found = re.search(pattern, read(ROOT / file), re.MULTILINE)
+        if not found or found[1] != wanted:
+            yield f"{file}: its version is {found and found[1]}, that of redblue/version.hpp is {wanted}"
+
+
 def anchors(text):
     text = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
     slug = lambda h: re.sub(r"[^\w\- ]", "", re.sub(r"[`*]", "", h).lower()).replace(" ", "-")
@@ -242,7 +257,7 @@ def main():
     skip = {"build", ".git", "node_modules"}
     documents = [f for f in sorted(ROOT.rglob("*.md")) if not skip & set(f.relative_to(ROOT).parts)]
     wrong = list(check_theorems()) if THEOREMS.exists() else ["docs/theorems.md does not exist"]
-    wrong += check_reading()
+    wrong += [*check_reading(), *check_version()]
     for file in documents:
         wrong += [*check_links(file), *check_quotes(file), *check_paths(file)]
         if file.name not in NOT_WRAPPED:

@@ -328,7 +328,7 @@ static inline void redblue_certificate_init(redblue_certificate* s) {
   redblue_init(REDBLUE_STRUCT_CERTIFICATE, s, sizeof *s);
 }
 
-/* "0.1.0" */
+/* "MAJOR.MINOR.PATCH" */
 REDBLUE_API const char* redblue_version(void);
 /* The name of a redblue_status. */
 REDBLUE_API const char* redblue_status_string(int status);
