@@ -2,6 +2,7 @@
 
 #include "commands/commands.hpp"
 #include "redblue/language/error.hpp"
+#include "redblue/problem/approximation.hpp"
 #include "report/approximations.hpp"
 
 /// This file stands in place of what the program does with approximations, where they are left out of the build.
@@ -9,14 +10,10 @@ namespace redblue::cli {
 
 namespace {
 
-[[noreturn]] void refuse(std::string_view what) {
-  throw Unsupported(fmt::format("{}: this build has no approximations (-DREDBLUE_METHODS=OFF)", what));
-}
+[[noreturn]] void refuse(std::string_view what) { throw Unsupported(fmt::format("{}: {}", what, kNoApproximations)); }
 
 void add_refused(Program& program, const char* name) {
-  program.command(name, "not in this build, which has no approximations (-DREDBLUE_METHODS=OFF)").does([name]() -> int {
-    refuse(name);
-  });
+  program.command(name, std::string(kNoApproximations)).does([name]() -> int { refuse(name); });
 }
 
 }  // namespace

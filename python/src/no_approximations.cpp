@@ -1,6 +1,7 @@
 #include "certify.hpp"
 #include "compare.hpp"
 #include "redblue/machine.hpp"
+#include "redblue/problem.hpp"
 #include "regimes.hpp"
 
 /// This file stands in place of certify.cpp, compare.cpp and regimes.cpp where approximations are left out
@@ -9,7 +10,7 @@ namespace redblue::python {
 
 namespace {
 
-[[noreturn]] void refuse() { throw Unsupported("this build has no approximations (-DREDBLUE_METHODS=OFF)"); }
+[[noreturn]] void refuse() { throw Unsupported(std::string(kNoApproximations)); }
 
 }  // namespace
 

@@ -456,7 +456,7 @@ redblue_status redblue_least_degree(const redblue_problem* problem, const redblu
 #else
 namespace {
 redblue_status no_approximations() {
-  return guarded([] { throw Unsupported("this build has no approximations (-DREDBLUE_METHODS=OFF)"); });
+  return guarded([] { throw Unsupported(std::string(kNoApproximations)); });
 }
 }  // namespace
 redblue_status redblue_certify(const redblue_problem*, const redblue_forward_tensors*, redblue_dtype,

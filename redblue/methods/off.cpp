@@ -11,7 +11,7 @@
 namespace redblue {
 
 AnyApproximation approximation_from(std::string_view text) {
-  throw Unsupported(fmt::format("approximation {}: this build has no approximations (-DREDBLUE_METHODS=OFF)", text));
+  throw Unsupported(fmt::format("approximation {}: {}", text, kNoApproximations));
 }
 
 const plan::Registry& plan::Registry::built_in() {

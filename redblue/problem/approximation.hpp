@@ -115,6 +115,9 @@ inline bool operator==(const AnyApproximation& a, const AnyApproximation& b) {
          (a != nullptr && b != nullptr && a->kind() == b->kind() && a->by_rows() == b->by_rows() && a->same(*b));
 }
 
+/// Why approximations are refused in a build with -DREDBLUE_METHODS=OFF.
+inline constexpr std::string_view kNoApproximations = "this build has no approximations (-DREDBLUE_METHODS=OFF)";
+
 /// The approximation of a text, as Problem::approximate takes it. Throws InvalidProblem, and Unsupported in a build
 /// without approximations (-DREDBLUE_METHODS=OFF).
 AnyApproximation approximation_from(std::string_view text);

@@ -185,7 +185,7 @@ TEST(Cli, RealDataMatchesItsReferenceInEverySchedule) {
 }
 
 TEST(Cli, VerifyReportsNaNThatLeavesNoKeyToDraw) {
-  if (!has_approximations()) GTEST_SKIP() << "this build has no approximations";
+  if (!has_approximations()) GTEST_SKIP() << kNoApproximations;
   Problem p;
   p.n_q = p.n_k = 12;
   p.d = p.d_v = 3;

@@ -131,7 +131,7 @@ TEST(DenseGradients, AreTheSlopesOfTheLoss) {
 }
 
 TEST(DenseGradients, OfAPolynomialAreTheSlopesOfTheLoss) {
-  if (!has_approximations()) GTEST_SKIP() << "this build has no approximations";
+  if (!has_approximations()) GTEST_SKIP() << kNoApproximations;
   Problem p = small();
   p.approximate("4:1,taylor");  // positive everywhere
   for (const Problem& shape : {p, causal(p, 1), causal(p, -2), grouped(p), causal(grouped(p), 0)})
