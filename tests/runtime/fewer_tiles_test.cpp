@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "redblue/machines/passing.hpp"
 #include "redblue/machines/ram/sizing.hpp"
 #include "redblue/planner/planner.hpp"
 #include "redblue/runtime/ram/resources.hpp"
@@ -12,6 +13,24 @@
 /// A cap is held against what a smaller problem with the same tiles takes: is that what the whole takes?
 namespace redblue::test {
 namespace {
+
+/// Counts kernel calls.
+template <class Base>
+struct Calls : machine::Passing<Calls<Base>, Base> {
+  using Passing = machine::Passing<Calls, Base>;
+  explicit Calls(Base& base) : Passing(base) {}
+  template <class K>
+  void run(const K& k, std::span<const Arg> args) {
+    ++calls;
+    Passing::run(k, args);
+  }
+  template <class K>
+  void modify(const K& k, std::span<const Arg> args) {
+    ++calls;
+    Passing::modify(k, args);
+  }
+  index_t calls = 0;
+};
 
 struct Walked {
   machine::ArenaWords words;
@@ -30,11 +49,11 @@ Walked walked(const plan::Row& row, const plan::Instances& x, DType dtype) {
     for (const SlowArray a : arrays) slow[index_of(a)].dtype = dtype;
   const kernel::Implementations<float>& implementations = implementations_for<float>(false);
   const machine::CallerMemory<float> memory(slow, implementations);
-  constexpr index_t kMost = 100'000'000;
-  machine::Sizing sizing(row.footprint.to_index(), sizeof(float), memory, implementations, kMost);
-  machine::Any any(sizing);
+  machine::Sizing sizing(row.footprint.to_index(), sizeof(float), memory, implementations);
+  Calls counted(sizing);
+  machine::Any any(counted);
   row.algorithm->run(any, x, row.tiling);
-  return {sizing.words(), kMost - sizing.calls_left()};
+  return {sizing.words(), counted.calls};
 }
 
 /// With many queries or keys; in one head and in groups; under masks that hide keys, or queries.

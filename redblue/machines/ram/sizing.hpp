@@ -46,7 +46,6 @@ class Sizing : public MachineFace<Sizing<Slow>> {
     for (index_t i = 0; i < n; ++i) body(*this, i);
   }
 
-  index_t calls_left() const { return calls_left_; }
   bool asked() const { return asked_; }  ///< for a decision
   ArenaWords words() const {
     ArenaWords words = words_;

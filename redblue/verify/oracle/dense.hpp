@@ -181,21 +181,6 @@ class Dense {
     return rows;
   }
 
-  /// The largest sum of magnitudes behind a score: a score may be off by this many roundings.
-  T score_magnitude() const {
-    Matrices<T> in = in_;
-    for (auto& [array, m] : in)
-      for (T& x : m.words) x = std::abs(x);
-    const Dense sizes(p_, std::move(in), block_);
-    T most = 0;
-    for (index_t i = 0; i < x_.n_q; ++i)
-      for (index_t j = 0; j < x_.n_k; ++j) {
-        const T s = sum<T>(x_.d, block_, [&](index_t t) { return sizes.Q_(i, t) * sizes.K_(j, t); });
-        most = std::max(most, std::abs(scale_) * s);
-      }
-    return most;
-  }
-
   /// The largest ApproximateRows::magnitude of a row.
   T monomial_magnitude() const {
     T most = 0;
