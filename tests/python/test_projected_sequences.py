@@ -1,5 +1,5 @@
 """Packed and padded sequences and patterns where Q, K and V are projections (forward-x, gradient-x, backward-x,
-backward-w): the words of a plan against a count of its own from the pairs of each sequence (theory notes 2j), and the
+backward-w): the words of a plan against those of reference.schedules from the pairs of each sequence, and the
 results of `redblue run` against numpy, sequence by sequence.
 """
 
@@ -10,82 +10,10 @@ import numpy as np
 import pytest
 
 from program import needs_program, ran, redblue
+from reference import schedules
+from reference.words import Piece, cost_of
 
 pytestmark = needs_program
-
-
-def c(a, b):
-    return -(-a // b)
-
-
-def product(m, k, n, t, name):
-    """Reads of a product of m x k by k x n."""
-    return c(n, min(n, t[name + ".b2"])) * m * k + c(m, min(m, t[name + ".b1"])) * k * n
-
-
-class Sequence:
-    """Row i sees the first seen[i] of k keys; no row sees none, no key is unseen."""
-
-    def __init__(self, n, k, causal):
-        self.n, self.k = n, k
-        self.seen = [min(k, i + 1 + k - n) if causal else k for i in range(n)]
-        self.nnz = sum(self.seen)
-
-    def A(self, a):
-        """Keys that blocks of a rows see, added up; blocks are cut from the last row."""
-        return sum(max(self.seen[max(0, end - a):end]) for end in range(self.n, 0, -a))
-
-    def B(self, b):
-        """Rows that see a key of a block of b keys."""
-        return sum(sum(seen > j for seen in self.seen) for j in range(0, self.k, b))
-
-
-def scores(s, w, t, name):
-    a = t[name + ".a"]
-    return w * (s.n + s.A(a)) if t[name + ".panel"] else w * (s.A(a) + s.B(t[name + ".b"]))
-
-
-def shared_blocks(lengths, size):
-    """Blocks of `size`: neighbours that have no more together lie in one, longer ones are cut by themselves."""
-    blocks, room = 0, 0
-    for n in lengths:
-        if n > room:
-            blocks, room = blocks + c(n, size), max(0, size - n)
-        else:
-            room -= n
-    return blocks
-
-
-def words(schedule, all_, plan, d, v):
-    """Reads and writes."""
-    t, own = plan["tiling"], {(o["rows"], o["keys"]): o["tiling"] for o in plan["own_tilings"]}
-    n, k, nnz = (sum(getattr(s, x) for s in all_) for x in ("n", "k", "nnz"))
-    A, B = (lambda a: sum(s.A(a) for s in all_)), (lambda b: sum(s.B(b) for s in all_))
-    S = product(n, d, d, t, "S") if "S.b1" in t else 0
-    h = product(k, d, v, t, "h") if "h.b1" in t else 0
-    g = product(d, n, d, t, "g") if "g.b1" in t else 0
-    if schedule == "xy_flash":
-        visits = sum(s.A(own.get((s.n, s.k), t)["Br"]) for s in all_)
-        return S + h + n * d + (d + v) * visits, n * d + k * v + n * (v + 1)
-    if schedule == "6R":
-        f, p = (sum(scores(s, w, t, x) for s in all_) for x, w in (("f", d), ("p", v)))
-        U = c(d, t["U.b2"]) * nnz + d * A(t["U.b1"])
-        return S + h + 2 * n * v + 2 * n + f + p + nnz + U + g, 2 * n * d + k * v + n + 2 * nnz + d * d
-    if schedule in ("9R-e", "9R-f"):
-        visits = B(t["Bc"]) * (d + v + 2)
-        if schedule == "9R-e":
-            return h + 2 * n * v + d * d + k * (d + v) + visits, k * v + n + d * d
-        T = shared_blocks([s.k for s in all_], t["Bc"])
-        return 2 * n * v + d * d + 2 * k * d + T * d * v + visits, n + d * d
-    T = shared_blocks([s.n for s in all_], t["Br"])
-    if schedule == "9R-d":
-        return 2 * n * d + T * d * d + n * (2 * v + 1) + d * v + 2 * d * A(t["Br"]), d * d
-    R, W = S + h + n * (d + 2 * v + 1) + (d + v) * A(t["Br"]), n * d + k * v
-    return {
-        "9R-a": (R + n * d, W + d * d),
-        "9R-b": (R + n * d + (T - 1) * d * d, W + T * d * d),
-        "9R-c": (R + g, W + n * d + d * d),
-    }[schedule]
 
 
 @pytest.mark.parametrize("index", range(12))
@@ -102,11 +30,14 @@ def test_words_are_those_of_the_pairs(index):
         assert done.returncode == 0, done.stderr
         for plan in json.loads(done.stdout)["plans"]:
             tiles[plan["schedule"]] = plan
-    all_ = [Sequence(n, k, causal) for n, k in zip(rows, keys)]
+    pieces = [Piece([(0, min(k, i + 1 + k - n) if causal else k) for i in range(n)], k) for n, k in zip(rows, keys)]
+    known = schedules.gradient_x(d, v, shared=False) | schedules.forward_x(d, v, shared=False)
     for name in ("xy_flash", "6R", "9R-a", "9R-b", "9R-c", "9R-d", "9R-e", "9R-f"):
         if name in tiles:
             plan = tiles[name]
-            assert (plan["reads"], plan["writes"]) == words(name, all_, plan, d, v), (name, plan["tiling"], rows, keys)
+            own = {(o["rows"], o["keys"]): o["tiling"] for o in plan["own_tilings"]}
+            moved = cost_of(known[name], pieces, plan["tiling"], own)[:2]
+            assert (plan["reads"], plan["writes"]) == moved, (name, plan["tiling"], rows, keys)
     assert {"xy_flash", "6R"} <= set(tiles)
 
 
