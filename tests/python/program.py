@@ -1,11 +1,15 @@
-"""The program to test, REDBLUE_CLI, and the seed that picks problems, REDBLUE_SEED (1 by default)."""
+"""The program to test, REDBLUE_CLI, the seed that picks problems, REDBLUE_SEED (1 by default), and real data."""
 
 import json
 import os
+import pathlib
 import subprocess
 
 import pytest
 
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+DATA = pathlib.Path(os.environ.get("REDBLUE_DATA", ROOT.parent / "shared" / "data"))
+needs_data = pytest.mark.skipif(not DATA.is_dir(), reason=f"{DATA} is not there")
 CLI = os.environ.get("REDBLUE_CLI")
 SEED = int(os.environ.get("REDBLUE_SEED", "1"))
 needs_program = pytest.mark.skipif(not CLI, reason="set REDBLUE_CLI to the redblue program to run these tests")
@@ -52,19 +56,3 @@ def schedules_of(operation):
     names = sorted(row["schedule"] for row in plan["plans"])
     assert len(names) >= 6, names
     return names
-
-
-def asked(command, operation, p, M, *more):
-    """A command on a problem of the reference, as it answers, or does not."""
-    options = {"op": operation, "nq": p.n_q, "nk": p.n_k, "d": p.d, "dv": p.d_v, "M": M}
-    if (p.heads, p.kv_heads, p.batch) != (1, 1, 1):
-        options |= {"heads": p.heads, "kv-heads": p.kv_heads, "batch": p.batch}
-    return redblue(command, *(word for name, size in options.items() for word in (f"--{name}", size)), *more, "--json")
-
-
-def answered(command, *problem):
-    done = asked(command, *problem)
-    assert done.returncode == 0, f"{done.args} failed: {done.stderr}"
-    reply = json.loads(done.stdout)
-    assert reply["schema"] == f"redblue.{command}/1"
-    return reply
