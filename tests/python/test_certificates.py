@@ -5,8 +5,6 @@ import copy
 import importlib.util
 import json
 import math
-import os
-import pathlib
 import subprocess
 import sys
 
@@ -14,10 +12,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from program import CLI, needs_program
+from program import CLI, DATA, ROOT, needs_data, needs_program, redblue
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-DATA = pathlib.Path(os.environ.get("REDBLUE_DATA", ROOT.parent / "shared" / "data"))
 SCRIPT = ROOT / "scripts" / "check_certificate.py"
 spec = importlib.util.spec_from_file_location("check_certificate", SCRIPT)
 script = importlib.util.module_from_spec(spec)
@@ -31,9 +27,9 @@ def certified(folder, tensors, tolerance, *options, M="700", verified=True, appr
     """The report, the certificate, and o."""
     source, target, certificate = folder / "x.safetensors", folder / "y.safetensors", folder / "c.json"
     save_file(tensors, source)
-    command = [CLI, "run", "--M", M, "--input", source, "--output", target, "--json", "--verify", *options]
-    asked = ["--tolerance", str(tolerance)] if tolerance else ["--approximate", approximate]
-    done = subprocess.run([*command, *asked, "--certificate", certificate], capture_output=True, text=True)
+    command = ["run", "--M", M, "--input", source, "--output", target, "--json", "--verify", *options]
+    asked = ["--tolerance", tolerance] if tolerance else ["--approximate", approximate]
+    done = redblue(*command, *asked, "--certificate", certificate)
     assert done.returncode == 0 or not verified, done.stderr + done.stdout
     return json.loads(done.stdout), json.loads(certificate.read_text()), load_file(target)["o"]
 
@@ -457,7 +453,7 @@ def test_says_why_attention_is_exact(tmp_path):
     assert report["tolerance"]["exact_words"] <= report["tolerance"]["polynomial_words"]
 
 
-@pytest.mark.skipif(not DATA.is_dir(), reason=f"{DATA} is not there")
+@needs_data
 @pytest.mark.parametrize("layer", ["minilm-layer0", "minilm-layer5"])
 def test_real_data(layer, tmp_path):
     """Real scores reach too far for a polynomial; with q divided by 512, they do not."""

@@ -2,38 +2,24 @@
 
 import csv
 import io
-import json
-import os
-import pathlib
 import subprocess
 
 import numpy as np
 import pytest
 
-from program import CLI, redblue
+import dense
+from program import CLI, DATA, answer, did, needs_data, redblue
 from safetensors.numpy import save_file
-
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-DATA = pathlib.Path(os.environ.get("REDBLUE_DATA", ROOT.parent / "shared" / "data"))
 
 
 def compared(*arguments):
-    done = redblue("compare", "--json", *arguments)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    return answer("compare", *arguments)
 
 
 def exact(q, k, v, causal):
-    groups = q.shape[1] // k.shape[1]
-    q, k, v = q.astype(float), k.astype(float).repeat(groups, 1), v.astype(float).repeat(groups, 1)
-    s = q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])
-    if causal:
-        n_q, n_k = s.shape[-2:]
-        s = np.where(np.arange(n_k) <= np.arange(n_q)[:, None] + n_k - n_q, s, -np.inf)
-    p = np.exp(s - s.max(-1, keepdims=True))
-    p /= p.sum(-1, keepdims=True)
-    seen = np.isfinite(s) / np.isfinite(s).sum(-1, keepdims=True)
-    return p @ v, seen @ v
+    """Attention, and the mean of the values that each query sees."""
+    keep = dense.causal(q.shape[2], k.shape[2]) if causal else True
+    return tuple(dense.attention(x, k, v, keep)[0] for x in (q, 0 * q))
 
 
 def errors(o, wanted):
@@ -66,9 +52,7 @@ def test_errors_and_words_are_those_of_runs(tensors, tmp_path, causal):
         if "refused" in x:
             continue
         files = [w for name in "qkvo" for w in (f"--{name}", tmp_path / f"{name}.npy")]
-        done = redblue("run", *files, "--json", *flags, *x["setting"].split())
-        assert done.returncode == 0, done.stderr
-        report = json.loads(done.stdout)
+        report = answer("run", *files, *flags, *x["setting"].split())
         o = np.load(tmp_path / "o.npy")
         frobenius, largest = errors(o, wanted)
         np.testing.assert_allclose([h["frobenius"] for h in x["heads"]], frobenius, rtol=1e-4, atol=1e-6)
@@ -109,7 +93,7 @@ def test_chosen_methods_have_the_errors_of_what_run_writes(tensors, tmp_path, dt
 def test_table_and_csv_have_the_heads(tensors):
     path, *_ = tensors
     found = compared("--input", path, "--M", 20000)
-    rows = list(csv.DictReader(io.StringIO(redblue("compare", "--format", "csv", "--input", path, "--M", 20000).stdout)))
+    rows = list(csv.DictReader(io.StringIO(did("compare", "--format", "csv", "--input", path, "--M", 20000))))
     run = [x for x in found["methods"] if "heads" in x]
     assert len(rows) == 8 * (len(run) + 1) + len(found["methods"]) - len(run)
     by_method = {(r["method"], r["setting"], r["head"], r["batch"]): r for r in rows}
@@ -118,7 +102,7 @@ def test_table_and_csv_have_the_heads(tensors):
             row = by_method[x["method"], x["setting"], str(h["head"]), str(h["batch"])]
             assert float(row["frobenius"]) == pytest.approx(h["frobenius"], rel=1e-5)
             assert (row["io"], row["schedule"]) == (str(x["io"]), x["schedule"])
-    table = redblue("compare", "--input", path, "--M", 20000, "--per-head").stdout
+    table = did("compare", "--input", path, "--M", 20000, "--per-head")
     assert table.count("head 1.3") == len(run) + 1
     for x in run:
         largest = max(x["heads"], key=lambda h: h["frobenius"])
@@ -140,7 +124,7 @@ PUBLISHED = {
 }
 
 
-@pytest.mark.skipif(not DATA.is_dir(), reason=f"{DATA} is not there")
+@needs_data
 @pytest.mark.parametrize(("layer", "column", "mean"), [(0, 0, 0.506), (5, 1, 0.831)])
 def test_medians_on_real_heads_are_those_of_the_published_table(layer, column, mean):
     found = compared("--input", DATA / f"minilm-layer{layer}.safetensors", "--M", 40000, "--repetitions", 1)
@@ -283,9 +267,9 @@ def test_a_row_that_is_no_number_shows(tmp_path):
     k *= 1e-12
     q[0, 1, 3] *= 1e12
     save_file({"q": q, "k": k, "v": v}, tmp_path / "x.safetensors")
-    done = redblue("compare", "--input", tmp_path / "x.safetensors", "--M", 20000, "--repetitions", 1, "--approximate", "4:1", "--format", "csv")
-    assert done.returncode == 0, done.stderr
-    heads = [row for row in csv.DictReader(io.StringIO(done.stdout)) if row["method"].startswith("polynomial")]
+    options = ["--M", 20000, "--repetitions", 1, "--approximate", "4:1", "--format", "csv"]
+    text = did("compare", "--input", tmp_path / "x.safetensors", *options)
+    heads = [row for row in csv.DictReader(io.StringIO(text)) if row["method"].startswith("polynomial")]
     assert [np.isfinite(float(row["max"])) for row in heads] == [True, False]
 
 

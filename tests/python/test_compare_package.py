@@ -1,14 +1,13 @@
 """redblue.compare: the numbers of `redblue compare`, on arrays."""
 
 import json
-import os
-import signal
-import subprocess
-import threading
 
 import numpy as np
 import pytest
 from safetensors.numpy import save_file
+
+from program import answer
+from interrupts import interrupted_after
 
 redblue = pytest.importorskip("redblue")
 from redblue import _compare  # noqa: E402
@@ -31,8 +30,7 @@ def same(head, other):
 ])  # fmt: skip
 def test_numbers_are_those_of_the_program(qkv, tmp_path, options, flags):
     save_file(dict(zip("qkv", qkv)), tmp_path / "x.safetensors")
-    command = [os.environ["REDBLUE_CLI"], "compare", "--json", "--input", tmp_path / "x.safetensors", "--M", "20000", *flags]
-    printed = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    printed = answer("compare", "--input", tmp_path / "x.safetensors", "--M", 20000, *flags)
     found = redblue.compare(*qkv, M=20000, **options)
     ours = found.to_dict()
     assert [(m["method"], m["setting"]) for m in ours["methods"]] == [(m["method"], m["setting"]) for m in printed["methods"]]
@@ -179,20 +177,14 @@ def test_facts_are_json(qkv):
 
 def test_can_be_interrupted():
     q = np.random.default_rng(0).standard_normal((1, 1, 12000, 64)).astype(np.float32)
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # shells make background jobs ignore it
-    try:
-        threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
-        with pytest.raises(KeyboardInterrupt):
-            redblue.compare(q, q, q, M=600, repetitions=1000)
-    finally:
-        signal.signal(signal.SIGINT, before)
+    with interrupted_after(0.5):
+        redblue.compare(q, q, q, M=600, repetitions=1000)
 
 
 def test_seeds_and_padding_are_those_of_the_program(qkv, tmp_path):
     save_file(dict(zip("qkv", qkv)), tmp_path / "x.safetensors")
-    command = [os.environ["REDBLUE_CLI"], "compare", "--json", "--input", tmp_path / "x.safetensors", "--M", "20000"]
-    command += ["--seeds", "3", "--seqused-k", "40,64", "--approximate", "performer:16", "--approximate", "linear"]
-    printed = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    options = ["--seeds", 3, "--seqused-k", "40,64", "--approximate", "performer:16", "--approximate", "linear"]
+    printed = answer("compare", "--input", tmp_path / "x.safetensors", "--M", 20000, *options)
     found = redblue.compare(*qkv, M=20000, seeds=3, seqused_k=[40, 64], methods=["performer:16", "linear"])
     for mine, theirs in zip(found.to_dict()["methods"], printed["methods"], strict=True):
         assert mine["seeds"] == theirs["seeds"]

@@ -2,16 +2,15 @@
 
 import csv
 import json
-import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-SCRIPT = Path(__file__).resolve().parents[2] / "scripts/figure1.py"
-CLI = os.environ.get("REDBLUE_CLI")
-pytestmark = pytest.mark.skipif(not CLI, reason="REDBLUE_CLI names no program")
+from program import ROOT, answer, needs_program
+
+SCRIPT = ROOT / "scripts/figure1.py"
+pytestmark = needs_program
 COLUMNS = ["printed_small", "printed_large", "repaired_small", "repaired_large", "best"]
 
 
@@ -20,8 +19,7 @@ def figure1(*options):
 
 
 def asked(command, M, *options):
-    words = [CLI, command, "--op", "gradient-x", "--n", "128", "--d", "8", "--M", str(M), "--json", *options]
-    return json.loads(subprocess.run(words, capture_output=True, text=True, check=True).stdout)
+    return answer(command, "--op", "gradient-x", "--n", 128, "--d", 8, "--M", M, *options)
 
 
 @pytest.fixture(scope="module")

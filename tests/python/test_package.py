@@ -9,7 +9,6 @@ import operator
 import os
 import pickle
 import re
-import signal
 import subprocess
 import sys
 import threading
@@ -24,6 +23,8 @@ import pytest
 import redblue
 from dense import attention as reference
 from dense import causal
+from interrupts import interrupted_after
+from program import answer, did
 from redblue import _calls
 
 pytestmark = pytest.mark.usefixtures("hardware")
@@ -706,11 +707,7 @@ def test_outputs_may_not_overlap_inputs(rng):
 
 def test_plan_bound_count_are_those_of_the_program():
     sizes = {"n": 512, "d": 64, "heads": 4, "M": 4096}
-    program = subprocess.run(
-        [os.environ["REDBLUE_CLI"], "plan", *(f"--{name}={value}" for name, value in sizes.items()), "--json"],
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    theirs = json.loads(program.stdout)
+    theirs = answer("plan", *(f"--{name}={value}" for name, value in sizes.items()))
     ours = redblue.plan(**sizes)
     assert [(r["schedule"], r["tiling"], r["io"]) for r in ours.rows] == [
         (r["schedule"], r["tiling"], r["io"]) for r in theirs["plans"]
@@ -730,11 +727,8 @@ def test_plan_bound_count_are_those_of_the_program():
 @pytest.mark.parametrize("n, largest_score, tolerance", [(65536, 0.5, 1e-2), (64, 5, 1e-2), (4096, 60, 1e-3)])
 def test_plan_answers_a_tolerance_as_the_program_does(n, largest_score, tolerance):
     sizes = {"n": n, "d": 16, "M": 16384, "tolerance": tolerance, "range": largest_score}
-    program = subprocess.run(
-        [os.environ["REDBLUE_CLI"], "plan", *(f"--{name}={value}" for name, value in sizes.items()), "--json"],
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    theirs, ours = json.loads(program.stdout), redblue.plan(**sizes)
+    theirs = answer("plan", *(f"--{name}={value}" for name, value in sizes.items()))
+    ours = redblue.plan(**sizes)
     assert ours.decision == theirs["tolerance"]["reason"] and ours.decision in repr(ours)
     assert [(r["schedule"], r["tiling"], r["io"]) for r in ours.rows] == [
         (r["schedule"], r["tiling"], r["io"]) for r in theirs["plans"]
@@ -918,13 +912,12 @@ def test_gradients_of_bf16_multiply_in_bf16_where_they_can(qkv, monkeypatch):
 
 def test_a_plan_has_the_loop_nest_that_the_program_prints():
     p = redblue.plan(n=40, d=8, M=600)
-    program = [os.environ["REDBLUE_CLI"]] if "REDBLUE_CLI" in os.environ else [sys.executable, "-m", "redblue"]
-    text = subprocess.check_output([*program, *"explain --n 40 --d 8 --M 600".split()], text=True)
+    text = did(*"explain --n 40 --d 8 --M 600".split())
     assert p.loop_nest == text and "load q = Q" in text
     assert "<pre>" + p.loop_nest.replace("<", "&lt;")[:20] in p._repr_html_()
 
     # The printed algorithm of Saha and Ye is listed, and not stable, so that it is not chosen.
-    plans = json.loads(subprocess.check_output([*program, *"plan --n 40 --d 8 --M 600 --json".split()]))["plans"]
+    plans = answer(*"plan --n 40 --d 8 --M 600".split())["plans"]
     chosen = {row["schedule"]: row["may_be_chosen"] for row in p.rows}
     assert chosen[p.schedule] and not chosen["saha_ye"]
     assert {row["schedule"]: row["may_be_chosen"] for row in plans} == chosen
@@ -983,13 +976,8 @@ def test_a_long_run_can_be_interrupted(rng):
     (q,) = arrays(rng, (1, 1, 12000, 64))
     redblue.attention(q[:, :, :100], q, q, schedule="naive", M=600)  # what it is made of is loaded
     out = np.full_like(q, np.nan)
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # shells make background jobs ignore it
-    try:
-        threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
-        with pytest.raises(KeyboardInterrupt):
-            redblue.attention(q, q, q, schedule="naive", M=600, out=out)
-    finally:
-        signal.signal(signal.SIGINT, before)
+    with interrupted_after(0.5):
+        redblue.attention(q, q, q, schedule="naive", M=600, out=out)
     assert np.isnan(out).any()  # Python heeds the signal after a run that ends, too
     assert np.isfinite(redblue.attention(q[:, :, :100], q, q)).all()
 
@@ -1079,18 +1067,13 @@ def test_a_plan_does_not_change():
 
 def test_certify_can_be_interrupted():
     q = np.full((1, 1, 1 << 20, 64), 0.01, np.float32)  # takes some seconds
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # shells make background jobs ignore it
-    try:
-        for f, options in ((redblue.certify, {"approximate": "2:1"}), (redblue.attention, {"tolerance": 1e-2})):
-            small = q[:, :, :1024]
-            f(small, small, small, M=16384, **options)  # what it is made of is loaded
-            start = time.monotonic()
-            threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
-            with pytest.raises(KeyboardInterrupt):
-                f(q, q, q, M=16384, **options)
-            assert time.monotonic() - start < 1.5
-    finally:
-        signal.signal(signal.SIGINT, before)
+    for f, options in ((redblue.certify, {"approximate": "2:1"}), (redblue.attention, {"tolerance": 1e-2})):
+        small = q[:, :, :1024]
+        f(small, small, small, M=16384, **options)  # what it is made of is loaded
+        start = time.monotonic()
+        with interrupted_after(0.3):
+            f(q, q, q, M=16384, **options)
+        assert time.monotonic() - start < 1.5
 
 
 @pytest.mark.parametrize("options, says", [
@@ -1242,12 +1225,7 @@ def test_one_feature_may_have_any_stride(d, d_v):
 @pytest.mark.parametrize("memory", [{"M": 1000}, {"memory": 4000}])
 def test_a_count_can_be_interrupted(memory):
     plan = redblue.plan(n=200_000, d=64, **memory)  # minutes
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # shells make background jobs ignore it
-    try:
-        threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
-        start = time.perf_counter()
-        with pytest.raises(KeyboardInterrupt):
-            plan.count()
-        assert time.perf_counter() - start < 30
-    finally:
-        signal.signal(signal.SIGINT, before)
+    start = time.perf_counter()
+    with interrupted_after(0.3):
+        plan.count()
+    assert time.perf_counter() - start < 30

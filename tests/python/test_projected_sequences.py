@@ -3,17 +3,22 @@ backward-w): the words of a plan against those of reference.schedules from the p
 results of `redblue run` against numpy, sequence by sequence.
 """
 
-import json
 import random
 
 import numpy as np
 import pytest
 
-from program import needs_program, ran, redblue
+from dense import Attention, attention
+from program import answer, did, needs_program, ran, redblue
 from reference import schedules
 from reference.words import Piece, cost_of
 
 pytestmark = needs_program
+
+
+def plans_of(op, sequences, *options):
+    rows, keys = (",".join(map(str, lengths)) for lengths in zip(*sequences))
+    return answer("plan", "--op", op, "--seqlens", rows, "--seqlens-k", keys, *options)["plans"]
 
 
 @pytest.mark.parametrize("index", range(12))
@@ -24,11 +29,8 @@ def test_words_are_those_of_the_pairs(index):
     rows = [rng.randint(1, k) for k in keys]
     tiles = {}
     for op in ("gradient-x", "forward-x"):
-        done = redblue("plan", "--op", op, "--seqlens", ",".join(map(str, rows)), "--seqlens-k",
-                       ",".join(map(str, keys)), "--d", d, "--dv", v, "--M", rng.randint(2 * d * d + 6 * d + 6 * v + 9, 900),
-                       *["--causal"] * causal, "--json")
-        assert done.returncode == 0, done.stderr
-        for plan in json.loads(done.stdout)["plans"]:
+        M = rng.randint(2 * d * d + 6 * d + 6 * v + 9, 900)
+        for plan in plans_of(op, zip(rows, keys), "--d", d, "--dv", v, "--M", M, *["--causal"] * causal):
             tiles[plan["schedule"]] = plan
     pieces = [Piece([(0, min(k, i + 1 + k - n) if causal else k) for i in range(n)], k) for n, k in zip(rows, keys)]
     known = schedules.gradient_x(d, v, shared=False) | schedules.forward_x(d, v, shared=False)
@@ -43,8 +45,8 @@ def test_words_are_those_of_the_pairs(index):
 
 def test_blocks_are_shared_by_short_sequences():
     """What a block costs whatever its size is not paid for each sequence: all lie in one block here."""
-    reads = lambda *options: {p["schedule"]: p["reads"] for p in json.loads(
-        redblue("plan", "--op", "gradient-x", "--d", 8, "--M", 4000, "--json", *options).stdout)["plans"]}
+    ask = lambda *options: answer("plan", "--op", "gradient-x", "--d", 8, "--M", 4000, *options)["plans"]
+    reads = lambda *options: {p["schedule"]: p["reads"] for p in ask(*options)}
     one, four = reads("--n", 40), reads("--seqlens", "10,10,10,10")
     assert four["9R-d"] == one["9R-d"] and four["9R-f"] == one["9R-f"]
 
@@ -69,11 +71,8 @@ def test_tokens_of_no_pair_cost_nothing_but_their_outputs(index):
     M = rng.randint(2 * d * d + 6 * d + 6 * v + 9, 4000)
 
     def words(op, sequences):
-        lengths = [",".join(str(p[side]) for p in sequences) for side in (0, 1)]
-        done = redblue("plan", "--op", op, "--seqlens", lengths[0], "--seqlens-k", lengths[1], "--d", d, "--dv", v, "--M", M,
-                       *["--causal"] * causal, "--json")
-        assert done.returncode == 0, done.stderr
-        return {p["schedule"]: p["reads"] + p["writes"] for p in json.loads(done.stdout)["plans"]}
+        plans = plans_of(op, sequences, "--d", d, "--dv", v, "--M", M, *["--causal"] * causal)
+        return {p["schedule"]: p["reads"] + p["writes"] for p in plans}
 
     blind = sum(n for n, _ in pairs) - sum(n for n, _ in needed)
     assert words("gradient-x", pairs) == words("gradient-x", needed)
@@ -83,31 +82,27 @@ def test_tokens_of_no_pair_cost_nothing_but_their_outputs(index):
 # ---- Values ----
 
 
-def attention(s, v):
-    """P and lse of scores that are -inf where a query does not see the key."""
-    with np.errstate(divide="ignore"):
-        lse = np.logaddexp.reduce(s, -1, initial=-np.inf)
-    p = np.exp(s - np.where(np.isfinite(lse), lse, 0)[..., None])
-    return p, p @ v
-
-
 def wanted(op, x, seen):
     """The outputs for a mask of bool [batch, n_q, n_k]."""
     t = lambda m: np.swapaxes(m, -1, -2)
-    q, k, v = (x["a1"] @ x["wq"], x["a2"] @ x["wk"], x["a3"] @ x["wv"]) if op == "backward-w" else (
-        x["a1"] @ x["x"], x["a2"], x["a3"] @ x["y"])
-    p, o = attention(np.where(seen[:, None], 0.2 * q @ t(k), -np.inf), v)
+    q, k, v = projected(op, x)
+    a = Attention(q, k, v, seen[:, None], scale=0.2)
     if op == "forward-x":
-        return {"o": o}
-    dp = x["do"] @ t(v)
-    ds = 0.2 * p * (dp - (p * dp).sum(-1, keepdims=True))
-    dq, dk, dv = ds @ k, t(ds) @ q, t(p) @ x["do"]
+        return {"o": a.o}
+    dq, dk, dv = (a.gradients(x["do"])[name] for name in ("dq", "dk", "dv"))
     if op == "gradient-x":
         return {"g": t(x["a1"]) @ dq}
     if op == "backward-x":
         return {"dx": t(x["a1"]) @ dq, "dy": t(x["a3"]) @ dv, "da1": dq @ t(x["x"]), "da2": dk, "da3": dv @ t(x["y"])}
     return {"dwq": t(x["a1"]) @ dq, "dwk": t(x["a2"]) @ dk, "dwv": t(x["a3"]) @ dv, "da1": dq @ t(x["wq"]),
             "da2": dk @ t(x["wk"]), "da3": dv @ t(x["wv"])}
+
+
+def projected(op, x):
+    """Q, K and V."""
+    if op == "backward-w":
+        return x["a1"] @ x["wq"], x["a2"] @ x["wk"], x["a3"] @ x["wv"]
+    return x["a1"] @ x["x"], x["a2"], x["a3"] @ x["y"]
 
 
 def mask_of(batch, spans, n_q, n_k, causal):
@@ -148,10 +143,7 @@ def test_values(tmp_path, op, masks):
     x = {name: draw.normal(size=(2, 2, *size)) for name, size in sizes.items()}
     options, seen = masks(op in ("gradient-x", "backward-w"))
     if op == "backward-w":  # it needs O and lse
-        s = np.where(seen[:, None], 0.2 * x["a1"] @ x["wq"] @ np.swapaxes(x["a2"] @ x["wk"], -1, -2), -np.inf)
-        x["o"] = attention(s, x["a3"] @ x["wv"])[1]
-        with np.errstate(divide="ignore"):
-            x["lse"] = np.logaddexp.reduce(s, -1, initial=-np.inf)
+        x["o"], x["lse"] = attention(*projected(op, x), seen[:, None], scale=0.2)
     np.savez(tmp_path / "x.npz", **x)
     files = ["--input", tmp_path / "x.npz", "--output", tmp_path / "y.npz"]
     ran("--op", op, *files, "--M", 400, "--scale", 0.2, *options)
@@ -168,8 +160,7 @@ def test_longer_sequences(tmp_path, lengths):
     x |= {name: draw.normal(size=(1, 2, 4, 4)) for name in ("x", "y")}
     np.savez(tmp_path / "x.npz", **x)
     files = ["--input", tmp_path / "x.npz", "--output", tmp_path / "y.npz", "--layout", "bhnd"]
-    done = redblue("run", "--op", "forward-x", "--M", 300, *files, "--seqlens", lengths[0], "--seqlens-k", lengths[1], "--scale", 0.2)
-    assert done.returncode == 0, done.stderr
+    did("run", "--op", "forward-x", "--M", 300, *files, "--seqlens", lengths[0], "--seqlens-k", lengths[1], "--scale", 0.2)
     rows, keys = (np.repeat(range(len(n.split(","))), [int(s) for s in n.split(",")]) for n in lengths)
     o = wanted("forward-x", x, (rows[:, None] == keys)[None])["o"]
     np.testing.assert_allclose(np.load(tmp_path / "y.npz")["o"], o, atol=1e-9)
@@ -189,8 +180,7 @@ def test_verify_knows_that_sources_are_shared(tmp_path, op, sources):
         x |= {"o": a2 @ x["wv"], "lse": 0.2 * ((x["a1"] @ x["wq"]) * (a2 @ x["wk"])).sum(-1)}
     np.savez(tmp_path / "x.npz", **x)
     files = ["--input", tmp_path / "x.npz", "--output", tmp_path / "y.npz", "--layout", "bhnd"]
-    done = redblue("run", "--op", op, *files, "--M", 300, "--scale", 0.2, "--sources", sources, "--window", "0,0", "--verify")
-    assert done.returncode == 0, done.stdout + done.stderr
+    did("run", "--op", op, *files, "--M", 300, "--scale", 0.2, "--sources", sources, "--window", "0,0", "--verify")
     assert (tmp_path / "y.npz").exists()
 
 
@@ -206,11 +196,8 @@ def test_verify_accepts_gradients_that_are_0_but_for_roundings(tmp_path, op):
         s = 0.2 * x["a1"] @ x["wq"] @ (x["a2"] @ x["wk"]).swapaxes(2, 3)
         x |= {"o": np.broadcast_to(x["a3"] @ x["wv"], (1, 1, n, d)), "lse": s[..., 0]}
     np.savez(tmp_path / "x.npz", **x)
-    done = redblue(
-        "run", "--op", op, "--M", 300, "--layout", "bhnd", "--scale", 0.2, "--verify",
-        "--input", tmp_path / "x.npz", "--output", tmp_path / "g.npz",
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
+    files = ["--input", tmp_path / "x.npz", "--output", tmp_path / "g.npz"]
+    did("run", "--op", op, "--M", 300, "--layout", "bhnd", "--scale", 0.2, "--verify", *files)
 
 
 def test_modifiers_of_other_operations_are_refused(tmp_path):

@@ -2,23 +2,18 @@
 
 import csv
 import io
-import json
 
 import pytest
 
-from program import redblue
+from program import answer, did, redblue
 
 
 def regimes(*arguments):
-    done = redblue("regimes", "--json", *arguments)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)["regimes"]
+    return answer("regimes", *arguments)["regimes"]
 
 
 def words(*arguments):
-    done = redblue("plan", "--json", *arguments)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)["plans"][0]["io"]
+    return answer("plan", *arguments)["plans"][0]["io"]
 
 
 # n = 65536: words of the polynomial, the bound of its class, n of equal words to 0.2 %; by another planner
@@ -60,8 +55,9 @@ def test_break_even_is_where_plans_change(op, causal):
 def test_the_range_is_the_largest_that_proves_the_tolerance():
     for r in regimes("--d", 16, "--M", 4096, "--degrees", "1,2,5,9", "--tolerance", 1e-3):
         def error(share):
-            plan = redblue("plan", "--json", "--n", 64, "--d", 4, "--M", 10**6, "--approximate", f"{r['degree']}:{r['largest_range'] * share}")
-            return json.loads(plan.stdout)["problem"]["approximation"]["weight_error"]
+            asked = f"{r['degree']}:{r['largest_range'] * share}"
+            plan = answer("plan", "--n", 64, "--d", 4, "--M", 10**6, "--approximate", asked)
+            return plan["problem"]["approximation"]["weight_error"]
 
         assert error(1) <= 1e-3 < error(1.02)
 
@@ -80,8 +76,8 @@ def test_a_range_takes_the_least_degree():
 def test_csv_and_table_have_the_same_numbers():
     options = ["--d", "8,16", "--M", "3,100,5000", "--degrees", "2,4", "--n", "100,5000"]
     found = regimes(*options)
-    rows = list(csv.DictReader(io.StringIO(redblue("regimes", "--format", "csv", *options).stdout)))
-    table = redblue("regimes", *options).stdout.splitlines()[1:-2]
+    rows = list(csv.DictReader(io.StringIO(did("regimes", "--format", "csv", *options))))
+    table = did("regimes", *options).splitlines()[1:-2]
     assert len(found) == len(rows) == len(table) == 24
     for r, row, line in zip(found, rows, table):
         for name in ("approximate", "exact"):
