@@ -90,7 +90,7 @@ wheel() {
 }
 
 package=$PWD/build/python
-frameworks=(tests/python/test_{torch,training,how_to,jax,jax_abi,onnx,onnx_backend}.py)
+frameworks=(tests/python/test_{torch,training,how_to,jax,jax_abi,onnx_backend}.py)
 pytest() {
   PYTHONPATH=$package REDBLUE_CLI=$PWD/build/release/redblue REDBLUE_C_LIBRARY=$PWD/build/release/libredblue_c.so \
     build/venv/bin/python -m pytest -q -rs -n "$jobs" --dist worksteal "$@"  # -rs: what was skipped, and why

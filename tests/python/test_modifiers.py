@@ -6,6 +6,7 @@ import pytest
 from dense import Attention, alibi_of, at
 from dense import causal as causal_mask
 from program import answer, did, needs_program, ran, redblue, refused
+from reference.words import Piece
 
 pytestmark = needs_program
 
@@ -100,6 +101,19 @@ def test_equals_numpy(tmp_path, seed):
         close(y["dbias"], summed_to(gradients["dbias"], x["bias"].shape))
 
 
+def test_scores_and_weights_are_the_matrices_inside_attention(tmp_path):
+    draw = np.random.default_rng(2)
+    shapes = {"q": (2, 4, 9, 5), "k": (2, 2, 12, 5), "v": (2, 2, 12, 3), "bias": (1, 4, 9, 12)}
+    x = {name: draw.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
+    options = ["--causal", "--softcap", 2.0, "--M", 1000]
+    wanted = attention(x, True, 2.0, False, 0.0, 0)
+    x["lse"] = run(tmp_path, x, *options)["lse"]
+    of = lambda *names: {name: x[name] for name in names}
+    close(run(tmp_path, of("q", "k", "bias", "lse"), "--op", "weights", *options)["p"], wanted.p)
+    with np.errstate(divide="ignore"):  # -inf where a query does not see the key
+        close(run(tmp_path, of("q", "k", "bias"), "--op", "scores", *options)["s"], np.log(wanted.p) + wanted.lse[..., None])
+
+
 def test_a_number_that_is_0_to_a_computer_is_refused():
     sizes = ["plan", "--n", "8", "--d", "4", "--M", "100"]
     for option in ("--dropout", "--softcap"):
@@ -134,36 +148,31 @@ def test_a_mask_of_bool_has_no_gradient(tmp_path):
     assert "bias is of bool and has no gradient" in refused(tmp_path, *command, *files)
 
 
-class Boxes:
-    """Where rows of a group, stacked position by position, see the keys lo <= j < hi of intervals[row]."""
+class Boxes(Piece):
+    """Where rows of a group, stacked position by position, see the keys lo <= j < hi of rows[row]."""
 
     def __init__(self, n, group, causal, left):
         lo = lambda i: 0 if left is None else max(0, i - left)
-        self.intervals = [(lo(r // group), r // group + 1 if causal else n) for r in range(n * group)]
-        self.n_k, self.group = n, group
-
-    def row_blocks(self, size):
-        """Rows and keys of each block of rows; blocks are cut from the last row."""
-        for end in range(len(self.intervals), 0, -size):
-            rows = self.intervals[max(0, end - size) : end]
-            yield len(rows), min(lo for lo, _ in rows), max(hi for _, hi in rows)
+        super().__init__([(lo(r // group), r // group + 1 if causal else n) for r in range(n * group)], n)
+        self.group = group
 
     def of_queries(self, size):
         """Pairs, keys that blocks visit, and blocks."""
-        blocks = list(self.row_blocks(size))
-        return sum(n * (hi - lo) for n, lo, hi in blocks), sum(hi - lo for _, lo, hi in blocks), len(blocks)
+        blocks = list(self.blocks(size))
+        return sum(n * keys for n, keys in blocks), self.A(size), len(blocks)
 
     def of_keys(self, size):
         """Pairs of blocks of keys and all rows that see one of them."""
-        seeing = lambda j: sum(1 for lo, hi in self.intervals if lo < min(j + size, self.n_k) and hi > j)
-        return sum(seeing(j) * (min(j + size, self.n_k) - j) for j in range(0, self.n_k, size))
+        seeing = lambda j, end: sum(lo < end and hi > j for lo, hi in self.rows)
+        ends = ((j, min(j + size, self.k)) for j in range(0, self.k, size))
+        return sum(seeing(j, end) * (end - j) for j, end in ends)
 
     def of_tiles(self, a, b):
         """The smallest boxes around the pairs of each tile."""
         words = 0
-        for end in range(len(self.intervals), 0, -a):
-            rows = self.intervals[max(0, end - a) : end]
-            for j in range(0, self.n_k, b):
+        for end in range(self.n, 0, -a):
+            rows = self.rows[max(0, end - a) : end]
+            for j in range(0, self.k, b):
                 met = [(max(lo, j), min(hi, j + b)) for lo, hi in rows if max(lo, j) < min(hi, j + b)]
                 if met:
                     words += len(met) * (max(hi for _, hi in met) - min(lo for lo, _ in met))
@@ -173,12 +182,12 @@ class Boxes:
 def words_of_modifiers(schedule, t, x):
     """Of one group of heads: bias for each pair, bias for each key, slopes, sinks."""
     if schedule == "key_outer":
-        return x.of_keys(t["Bc"]), x.n_k, x.group, x.group
+        return x.of_keys(t["Bc"]), x.k, x.group, x.group
     pairs, visits, blocks = x.of_queries(t[{"naive": "b1", "strips": "a"}.get(schedule, "Br")])
     if schedule == "strips":
-        return x.of_tiles(1, x.n_k), visits, blocks * x.group, blocks * x.group
+        return x.of_tiles(1, x.k), visits, blocks * x.group, blocks * x.group
     if schedule == "naive":
-        return x.of_tiles(t["b1"], t["b2"]), visits, blocks * x.group, len(x.intervals)
+        return x.of_tiles(t["b1"], t["b2"]), visits, blocks * x.group, x.n
     return pairs, visits, blocks * x.group, blocks * x.group
 
 
