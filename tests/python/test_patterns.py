@@ -95,64 +95,6 @@ def between(rng):
     return n_q, n_k, offset, [] if offset is None else ["--causal-offset", offset]
 
 
-@pytest.mark.parametrize("index", range(10), ids=lambda i: f"seed={SEED}-{i}")
-@pytest.mark.parametrize(
-    "kind", ["window", "longformer", "strided", "fixed", "big-bird", "blocks", "mask", "csr", "bsr"]
-)
-def test_pairs(tmp_path, kind, index):
-    """Exactly those of the definition, and as many as `plan` and `count` say."""
-    rng = np.random.default_rng([SEED, index, len(kind), ord(kind[0])])
-    pick = lambda low, high: int(rng.integers(low, high))
-    n_q, n_k, offset, options = between(rng)
-    p = at(n_q, n_k, offset)
-    if kind in ("window", "longformer"):
-        left, right, step, first = pick(-1, 6), pick(-1, 6), pick(1, 4), 0
-        options += ["--window", f"{left},{right}", "--dilation", step]
-        if kind == "longformer":
-            first = pick(0, 4)
-            options += ["--globals", first]
-        want = longformer(p, n_k, left, right, first, step) if first else window(p, n_k, left, right, step)
-    elif kind == "strided":
-        stride = pick(1, 6)
-        options += ["--strided", stride]
-        want = strided(p, n_k, stride)
-    elif kind == "fixed":
-        stride = pick(1, 6)
-        summary = pick(1, stride + 1)
-        options += ["--fixed", f"{stride},{summary}"]
-        want = fixed(p, n_k, stride, summary)
-    elif kind == "big-bird":
-        block, side, first = pick(1, 5), pick(0, 3), pick(0, 3)
-        options += ["--big-bird", f"{block},{side},{first},0"]
-        want = big_bird_certain(p, n_k, block, side, first)
-    elif kind == "blocks":
-        rows, cols = pick(1, 6), pick(1, 6)
-        blocks = rng.random((-(-n_q // rows), -(-n_k // cols))) < 0.5
-        np.save(tmp_path / "blocks.npy", blocks)
-        options = ["--blocks", tmp_path / "blocks.npy", "--block", f"{rows},{cols}"]
-        want = of_blocks(n_q, n_k, blocks, rows, cols)
-    else:
-        block = (pick(1, 4), pick(1, 4)) if kind == "bsr" else None
-        if block:
-            n_q, n_k = n_q // block[0] * block[0] or block[0], n_k // block[1] * block[1] or block[1]
-            want = of_blocks(n_q, n_k, rng.random((n_q // block[0], n_k // block[1])) < 0.4, *block)
-        else:
-            want = rng.random((n_q, n_k)) < rng.random()
-        if kind == "mask":
-            np.save(tmp_path / "mask.npy", np.asfortranarray(want) if rng.random() < 0.5 else want)
-            options = ["--mask", tmp_path / "mask.npy"]
-        else:
-            index_type = str(rng.choice(["<i4", "<i8"]))
-            save_sparse(tmp_path / "s.npz", want, index_type, block, bool(rng.random() < 0.5))
-            options = ["--csr", tmp_path / "s.npz"]
-    seen = shown(tmp_path, n_q, n_k, *options)[0, 0]
-    np.testing.assert_array_equal(seen, want)
-    sizes = ["--nq", n_q, "--nk", n_k, "--d", 4, "--M", 300]
-    for command, op in (("plan", "forward"), ("count", "backward")):
-        report = answer(command, "--op", op, *sizes, *options)
-        assert report["problem"]["patterns"] == [{"pairs": want.sum()}], (command, options)
-
-
 @pytest.mark.parametrize("index", range(8), ids=lambda i: f"seed={SEED}-{i}")
 def test_several_patterns_show_what_all_of_them_show(tmp_path, index):
     """Masks per head, blocks, CSR and rules together, and --window with them."""
@@ -735,6 +677,7 @@ class Case:
         self.offset = None
         pairs = self.draw(rng, tmp_path, kind)
         self.seen = np.broadcast_to(pairs, (self.batch, self.heads, self.n_q, self.n_k)).copy()
+        self.pairs = self.seen.sum((2, 3)).ravel().tolist()  # of the pattern of each head
         self.hide(rng, kind)
         self.sizes = ["--batch", self.batch, "--heads", self.heads, "--kv-heads", self.kv, "--nq", self.n_q, "--nk",
                       self.n_k, "--d", self.d, "--dv", self.v]
@@ -764,7 +707,7 @@ class Case:
     def draw(self, rng, tmp_path, kind):
         pick = lambda low, high: int(rng.integers(low, high))
         n_q, n_k = self.n_q, self.n_k
-        if kind in ("longformer", "strided", "fixed", "big-bird") and rng.random() < 0.3:
+        if kind in ("window", "longformer", "strided", "fixed", "big-bird") and rng.random() < 0.3:
             self.offset = pick(0, 5)
             self.options += ["--causal-offset", self.offset]
         p = at(n_q, n_k, self.offset)
@@ -772,12 +715,15 @@ class Case:
             shape = [(n_q, n_k), (self.heads, n_q, n_k), (self.batch, self.heads, n_q, n_k), (self.batch, 1, n_q, n_k),
                      (1, n_k), (n_q, 1), (self.heads, 1, n_k)][pick(0, 7)]
             m = self.noise(rng, shape)
-            np.save(tmp_path / "mask.npy", m)
+            np.save(tmp_path / "mask.npy", np.asfortranarray(m) if rng.random() < 0.5 else m)
             self.options += ["--mask", tmp_path / "mask.npy"]
             return m
         if kind == "csr":
-            m = self.noise(rng, (n_q, n_k))
-            self.options += ["--csr", save_sparse(tmp_path / "m.npz", m)]
+            rows, cols = (pick(1, 4), pick(1, 4)) if rng.random() < 0.3 else (1, 1)
+            rows, cols = rows if n_q % rows == 0 else 1, cols if n_k % cols == 0 else 1
+            m = of_blocks(n_q, n_k, self.noise(rng, (n_q // rows, n_k // cols)), rows, cols)
+            index, block = str(rng.choice(["<i4", "<i8"])), (rows, cols) if rows * cols > 1 else None
+            self.options += ["--csr", save_sparse(tmp_path / "m.npz", m, index, block, bool(rng.random() < 0.5))]
             return m
         if kind == "blocks":
             rows, cols = pick(1, 5), pick(1, 5)
@@ -787,9 +733,10 @@ class Case:
             if rows * cols > 1:  # blocks of 1 x 1 are pairs
                 self.block_words = len(blocks) + 1 + int(blocks.sum())
             return of_blocks(n_q, n_k, blocks, rows, cols)
-        if kind == "longformer":
-            left, right, step, first = pick(0, 5), pick(-1, 3), pick(1, 4), pick(0, 3)
-            self.options += ["--window", f"{left},{right}", "--globals", first, "--dilation", step]
+        if kind in ("window", "longformer"):
+            left, right, step, first = pick(-1, 5), pick(-1, 5), pick(1, 4), pick(0, 3) if kind == "longformer" else 0
+            self.options += ["--window", f"{left},{right}", "--dilation", step]
+            self.options += ["--globals", first] if kind == "longformer" else []
             return longformer(p, n_k, left, right, first, step)
         if kind == "strided":
             stride = pick(1, 5)
@@ -797,8 +744,9 @@ class Case:
             return strided(p, n_k, stride)
         if kind == "fixed":
             stride = pick(2, 6)
-            self.options += ["--fixed", f"{stride},1"]
-            return fixed(p, n_k, stride, 1)
+            summary = pick(1, stride + 1)
+            self.options += ["--fixed", f"{stride},{summary}"]
+            return fixed(p, n_k, stride, summary)
         assert kind == "big-bird"
         self.options += ["--big-bird", f"{pick(1, 4)},{pick(0, 2)},{pick(0, 2)},{pick(0, 3)}"]
         self.options += ["--pattern-seed", pick(0, 99)]
@@ -807,7 +755,7 @@ class Case:
     def hide(self, rng, kind):
         """A mask of another kind hides pairs of the pattern, too."""
         pick = lambda low, high: int(rng.integers(low, high))
-        causal, wide = rng.random() < 0.3, kind != "longformer" and rng.random() < 0.2
+        causal, wide = rng.random() < 0.3, kind not in ("window", "longformer") and rng.random() < 0.2
         left, right = pick(0, 8), -1 if causal else pick(-1, 6)
         sequences = [(b, 0, self.n_q, 0, self.n_k) for b in range(self.batch)]
         if rng.random() < 0.15:
@@ -910,7 +858,20 @@ def check_rows(op, case, M, extra=()):
     return known.keys() & rows.keys()
 
 
-KINDS = ["mask", "csr", "blocks", "longformer", "strided", "fixed", "big-bird"]
+KINDS = ["mask", "csr", "blocks", "window", "longformer", "strided", "fixed", "big-bird"]
+
+
+@pytest.mark.parametrize("index", range(15), ids=lambda i: f"seed={SEED}-{i}")
+@pytest.mark.parametrize("kind", KINDS)
+def test_pairs(tmp_path, kind, index):
+    """Exactly those of the definition that no other mask hides, and as many in the pattern as `plan` and `count` say."""
+    case = Case(np.random.default_rng([SEED, index, KINDS.index(kind), 2]), tmp_path, kind)
+    seen = shown(tmp_path, case.n_q, case.n_k, *case.options, batch=case.batch, heads=case.heads)
+    np.testing.assert_array_equal(seen, case.seen)
+    for command, op in (("plan", "forward"), ("count", "backward")):
+        report = answer(command, "--op", op, *case.sizes, *case.options, "--M", 300)
+        found = [pattern["pairs"] for pattern in report["problem"]["patterns"]]
+        assert found == case.pairs[: len(found)], (command, case.options)
 
 
 @pytest.mark.parametrize("index", range(20), ids=lambda i: f"seed={SEED}-{i}")
