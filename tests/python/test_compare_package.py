@@ -7,7 +7,7 @@ import pytest
 from safetensors.numpy import save_file
 
 from program import answer
-from interrupts import interrupted_after
+from process import interrupted_after
 
 redblue = pytest.importorskip("redblue")
 from redblue import _compare  # noqa: E402

@@ -1,8 +1,5 @@
 """redblue.jax: results and gradients as NumPy's, under jit and vmap. Skipped where jax is missing."""
 
-import os
-import subprocess
-import sys
 import threading
 
 import numpy as np
@@ -13,6 +10,7 @@ import jax.numpy as jnp  # noqa: E402
 
 import redblue  # noqa: E402
 import redblue.jax as rj  # noqa: E402
+from process import resident, run_python  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("hardware")
 TOLERANCE = {"float64": 1e-14, "float32": 5e-6, "float16": 5e-3, "bfloat16": 4e-2}
@@ -205,11 +203,6 @@ def test_threads_of_python_run_one_program():
     assert not wrong
 
 
-def resident():
-    with open("/proc/self/statm", encoding="ascii") as f:
-        return int(f.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-
-
 def test_ten_thousand_calls_take_no_more_memory():
     q, k, v = arrays((2, 64, 16), (2, 64, 16), (2, 64, 16))
     f = jax.jit(lambda *x: rj.attention(*x, causal=True))
@@ -232,12 +225,7 @@ def test_ten_thousand_calls_take_no_more_memory():
 
 
 def alone(code, **environment):
-    result = subprocess.run(
-        [sys.executable, "-c", "import numpy as np, jax, jax.numpy as jnp, redblue, redblue.jax as rj\n" + code],
-        env={**os.environ, **environment}, capture_output=True, text=True,
-    )  # fmt: skip
-    assert result.returncode == 0, result.stderr
-    return result.stdout
+    return run_python("import numpy as np, jax, jax.numpy as jnp, redblue, redblue.jax as rj\n" + code, **environment)
 
 
 def test_several_devices():

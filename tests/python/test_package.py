@@ -23,7 +23,7 @@ import pytest
 import redblue
 from dense import attention as reference
 from dense import causal
-from interrupts import interrupted_after
+from process import interrupted_after, resident, run_python
 from program import answer, did
 from redblue import _calls
 
@@ -374,9 +374,9 @@ def test_patterns_take_whole_numbers_and_bools():
 
 def test_all_names_are_there_without_torch():
     script = "from redblue import *; import redblue, sys; assert 'torch' not in sys.modules; assert {'use', 'explore', 'plot'} <= set(dir(redblue))"
-    subprocess.run([sys.executable, "-c", script], check=True)
+    run_python(script)
     pytest.importorskip("matplotlib")
-    subprocess.run([sys.executable, "-c", "import redblue; redblue.plot.io_against_memory"], check=True)
+    run_python("import redblue; redblue.plot.io_against_memory")
 
 
 def test_shims_align_as_their_models_do(qkv):
@@ -815,9 +815,7 @@ print(redblue.explain(q, q, q).compute, redblue.explain(q, q, q, M=600).compute)
         for p in bf16:
             p["flops"] = times * fp32
         file.write_text(json.dumps(here))
-        there = {**os.environ, "XDG_CONFIG_HOME": str(tmp_path)}
-        out = subprocess.run([sys.executable, "-c", code], env=there, capture_output=True, text=True, check=True).stdout
-        assert out.split() == [wanted, "bf16"]
+        assert run_python(code, XDG_CONFIG_HOME=str(tmp_path)).split() == [wanted, "bf16"]
 
 
 @pytest.mark.parametrize(
@@ -1012,11 +1010,6 @@ def test_the_lock_of_the_interpreter_is_free_during_a_run(rng):
     assert seen > 20
 
 
-def resident_kib():
-    with open("/proc/self/statm") as f:
-        return int(f.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") // 1024
-
-
 def test_many_small_calls_are_cheap_and_leave_nothing(rng):
     """20,000 calls; the fastest hundred in a row take less than 20 us of CPU each on an idle machine, twice that in CI."""
     (x,) = arrays(rng, (1, 1, 16, 64))
@@ -1031,9 +1024,9 @@ def test_many_small_calls_are_cheap_and_leave_nothing(rng):
             best = min(best, (time.process_time() - start) / 100)
 
     calls(20)
-    before = resident_kib()
+    before = resident()
     calls(200)
-    assert resident_kib() - before < 512
+    assert resident() - before < 512 << 10
     assert best < 40e-6
 
 
@@ -1145,13 +1138,6 @@ def test_threads_may_make_plans_at_once_where_the_oldest_go(rng, monkeypatch):
     finally:
         sys.setswitchinterval(interval)
     assert not failed and len(_calls._calls) <= _calls.MOST_PLANS + len(workers)
-
-
-def run_python(code, **environment):
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, **environment}, check=True
-    )
-    return done.stdout.strip()
 
 
 def test_threads_follow_the_environment():

@@ -1,8 +1,5 @@
 """redblue.torch: the operators, their gradients, and what replaces torch's own function. Skipped where torch is missing."""
 
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 
@@ -11,6 +8,7 @@ F = torch.nn.functional
 
 import redblue  # noqa: E402
 import redblue.torch as rt  # noqa: E402
+from process import run_python  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("hardware")
 SDPA = F.scaled_dot_product_attention
@@ -677,8 +675,7 @@ print(found == (pid, 0))
 
 
 def test_runs_on_threads_of_openmp_and_not_after_fork():
-    run = subprocess.run([sys.executable, "-c", ON_OPENMP], capture_output=True, text=True, timeout=120)
-    assert run.stdout == "True\n", run.stderr
+    assert run_python(ON_OPENMP) == "True"
 
 
 def _one(i):
