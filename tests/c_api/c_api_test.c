@@ -692,6 +692,11 @@ static void test_certificates(void) {
   CHECK(p.approximate_degree > 0);
   CHECK(redblue_certify(&p, &t, REDBLUE_F32, &c) == REDBLUE_OK);
   CHECK(c.output_error <= 1e-2 && c.weight_error < 1 && c.rounding < 1e-3 && c.range <= p.approximate_range);
+  redblue_problem less = p;
+  --less.approximate_degree;
+  redblue_certificate of_less;
+  redblue_certificate_init(&of_less);
+  CHECK(redblue_certify(&less, &t, REDBLUE_F32, &of_less) == REDBLUE_OK && of_less.output_error > 1e-2);
   redblue_plan* plan = plan_for(&p, 4000, NULL);
   CHECK(strcmp(info_of(plan).schedule, "polynomial") == 0);
   memset(o, 0, sizeof o);
