@@ -1040,7 +1040,7 @@ BACKWARD = ["two_pass", "fused_key_outer", "grouped_key_outer", "sparse", "spars
 
 @pytest.mark.parametrize("kind", PATTERNS)
 def test_numbers(tmp_path, kind):
-    """Every schedule in every order; threads change no bit."""
+    """Every schedule, in the orders in turn; threads change no bit. Orders.CostWhatTheirFormulasSay* has all of them."""
     options, mask = pattern(tmp_path, kind)
     suffix = "safetensors" if kind in ("csr", "mask-heads") else "npz"
     single = kind in ("blocks", "mask-all")
@@ -1050,7 +1050,8 @@ def test_numbers(tmp_path, kind):
     save_file(x, tmp_path / "x.safetensors") if suffix == "safetensors" else np.savez(tmp_path / "x.npz", **x)
     rng = np.random.default_rng([SEED, len(kind)])
     for op, schedules in (("forward", FORWARD), ("backward", BACKWARD)):
-        for schedule, order in product(schedules, ["natural", "rcm", "jaccard", "in-place"]):
+        for turn, schedule in enumerate(schedules, PATTERNS.index(kind)):
+            order = ["natural", "rcm", "jaccard", "in-place"][turn % 4]
             M = int(rng.integers(45, 400)) + (2000 if schedule.startswith("ring") else 0)
             command = ["run", "--op", op, "--input", tmp_path / f"x.{suffix}", "--layout", "bhnd", *options]
             command += ["--schedule", schedule, "--order", order, "--M", M]
