@@ -1,6 +1,6 @@
 """redblue.jax: results and gradients as NumPy's, under jit and vmap. Skipped where jax is missing."""
 
-import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -187,20 +187,14 @@ def test_threads_of_python_run_one_program():
     step = jax.jit(jax.value_and_grad(lambda q, k, v: (rj.attention(q, k, v, causal=True) ** 2).astype("float32").sum()))
     wanted = [jax.tree.map(np.asarray, step(*x)) for x in inputs]
     jax.clear_caches()  # threads trace at once, too
-    wrong = []
 
     def work(i):
         for _ in range(50):
             got = step(*inputs[i % 2])
-            if not all(jax.tree.leaves(jax.tree.map(np.array_equal, got, wanted[i % 2]))):
-                wrong.append(i)
+            assert all(jax.tree.leaves(jax.tree.map(np.array_equal, got, wanted[i % 2])))
 
-    threads = [threading.Thread(target=work, args=(i,)) for i in range(6)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
-    assert not wrong
+    with ThreadPoolExecutor(6) as threads:
+        list(threads.map(work, range(6)))
 
 
 def test_ten_thousand_calls_take_no_more_memory():

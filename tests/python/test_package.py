@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 import typing
+from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 
 import ml_dtypes
@@ -983,18 +984,14 @@ def test_a_long_run_can_be_interrupted(rng):
 def test_python_threads_at_once(rng):
     x = arrays(rng, (1, 4, 128, 32), (1, 4, 128, 32), (1, 4, 128, 32))
     wanted = {n: redblue.attention(*(a[:, :, :n] for a in x)) for n in (64, 96, 128)}
-    wrong = []
 
-    def work():
+    def work(_):
         for _ in range(30):
-            wrong.extend(n for n, o in wanted.items() if not np.array_equal(o, redblue.attention(*(a[:, :, :n] for a in x))))
+            for n, o in wanted.items():
+                assert np.array_equal(o, redblue.attention(*(a[:, :, :n] for a in x)))
 
-    workers = [threading.Thread(target=work) for _ in range(8)]
-    for w in workers:
-        w.start()
-    for w in workers:
-        w.join()
-    assert not wrong
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(work, range(8)))
 
 
 def test_the_lock_of_the_interpreter_is_free_during_a_run(rng):
@@ -1119,25 +1116,19 @@ def test_threads_may_make_plans_at_once_where_the_oldest_go(rng, monkeypatch):
     call = next(reversed(_calls._calls.values()))
     monkeypatch.setattr(_calls, "_calls", {})
     monkeypatch.setattr(_calls, "plan_of", lambda *_: call)
-    scales, failed, interval = itertools.count(1), [], sys.getswitchinterval()
+    scales, interval = itertools.count(1), sys.getswitchinterval()
 
-    def work():
-        try:
-            for _ in range(20000):
-                redblue.attention(x, x, x, M=300, scale=float(next(scales)))
-        except Exception as e:
-            failed.append(e)
+    def work(_):
+        for _ in range(20000):
+            redblue.attention(x, x, x, M=300, scale=float(next(scales)))
 
-    workers = [threading.Thread(target=work) for _ in range(8)]
     sys.setswitchinterval(1e-6)
     try:
-        for w in workers:
-            w.start()
-        for w in workers:
-            w.join()
+        with ThreadPoolExecutor(8) as threads:
+            list(threads.map(work, range(8)))
     finally:
         sys.setswitchinterval(interval)
-    assert not failed and len(_calls._calls) <= _calls.MOST_PLANS + len(workers)
+    assert len(_calls._calls) <= _calls.MOST_PLANS + 8
 
 
 def test_threads_follow_the_environment():
