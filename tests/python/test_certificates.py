@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from program import CLI, DATA, ROOT, needs_data, needs_program, redblue
+from program import DATA, ROOT, did, needs_data, needs_program, redblue
 
 SCRIPT = ROOT / "scripts" / "check_certificate.py"
 spec = importlib.util.spec_from_file_location("check_certificate", SCRIPT)
@@ -32,6 +32,12 @@ def certified(folder, tensors, tolerance, *options, M="700", verified=True, appr
     done = redblue(*command, *asked, "--certificate", certificate)
     assert done.returncode == 0 or not verified, done.stderr + done.stdout
     return json.loads(done.stdout), json.loads(certificate.read_text()), load_file(target)["o"]
+
+
+def checked(*words, **options):
+    """What the script says as a program."""
+    command = [sys.executable, SCRIPT, *words]
+    return subprocess.run(command, **{"capture_output": True, "text": True, **options})
 
 
 def tensors_of(seed, batch=1, heads=2, kv_heads=2, n_q=160, n_k=170, d=3, d_v=3, size=0.25, dtype=np.float32):
@@ -308,10 +314,9 @@ def test_reads_bf16(tmp_path):
         raw += data
     header = json.dumps(entries).encode()
     (tmp_path / "b.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + raw)
-    command = [CLI, "run", "--M", "700", "--input", tmp_path / "b.safetensors", "--output", tmp_path / "y.safetensors"]
-    subprocess.run([*command, "--quiet", "--tolerance", "1e-2", "--certificate", tmp_path / "c.json"], check=True)
-    command = [sys.executable, SCRIPT, tmp_path / "c.json", tmp_path / "b.safetensors"]
-    done = subprocess.run([*command, "--output", tmp_path / "y.safetensors"], capture_output=True, text=True)
+    files = ["--input", tmp_path / "b.safetensors", "--output", tmp_path / "y.safetensors"]
+    did("run", "--M", 700, *files, "--quiet", "--tolerance", 1e-2, "--certificate", tmp_path / "c.json")
+    done = checked(tmp_path / "c.json", tmp_path / "b.safetensors", "--output", tmp_path / "y.safetensors")
     assert done.returncode == 0 and "keeps" in done.stdout, done.stderr
     assert json.loads((tmp_path / "c.json").read_text())["output_dtype"] == "bf16"
 
@@ -335,18 +340,16 @@ def test_outputs_that_are_not_finite_do_not_pass(approximate, tmp_path):
     tensors["q"], tensors["k"] = tensors["q"] * np.float32(1e-12), tensors["k"] * np.float32(1e12)
     files = [tmp_path / name for name in ("x.safetensors", "y.safetensors", "c.json")]
     save_file(tensors, files[0])
-    command = [CLI, "run", "--M", "10000", "--input", files[0], "--output", files[1], "--approximate", approximate, "--quiet"]
+    command = ["run", "--M", 10000, "--input", files[0], "--output", files[1], "--approximate", approximate]
     for more in ([], ["--certificate", files[2]]):
-        done = subprocess.run([*command, *more], capture_output=True, text=True)
+        done = redblue(*command, "--quiet", *more)
         assert done.returncode == 1 and "o has a NaN at [0, 0, 0, 0], though all inputs are finite" in done.stderr
         assert not np.isfinite(load_file(files[1])["o"]).all()
-    said = subprocess.run([*command[:-1], "--certificate", files[2]], capture_output=True, text=True).stdout
-    assert "nothing is proved of roundings" in said
-    check = [sys.executable, SCRIPT, files[2], files[0]]
-    assert subprocess.run(check, capture_output=True).returncode == 0
-    done = subprocess.run([*check, "--output", files[1]], capture_output=True, text=True)
+    assert "nothing is proved of roundings" in redblue(*command, "--certificate", files[2]).stdout
+    assert checked(files[2], files[0]).returncode == 0
+    done = checked(files[2], files[0], "--output", files[1])
     assert done.returncode == 1 and "o has entries that are not finite, where v is finite" in done.stderr
-    done = subprocess.run([*command, "--compute-dtype", "f64"], capture_output=True, text=True)
+    done = redblue(*command, "--quiet", "--compute-dtype", "f64")
     assert done.returncode == 0 and done.stderr == "" and np.isfinite(load_file(files[1])["o"]).all()
 
 
@@ -354,19 +357,19 @@ def test_inputs_that_are_not_finite_may_have_such_outputs(tmp_path):
     tensors = tensors_of(6, n_q=9, n_k=11)
     tensors["v"][0, 1, 3, 2] = np.inf
     save_file(tensors, tmp_path / "x.safetensors")
-    command = [CLI, "run", "--M", "700", "--input", tmp_path / "x.safetensors", "--output", tmp_path / "y.safetensors", "--approximate", "2:1"]
-    assert subprocess.run(command, capture_output=True).returncode == 0
+    files = ["--input", tmp_path / "x.safetensors", "--output", tmp_path / "y.safetensors"]
+    did("run", "--M", 700, *files, "--approximate", "2:1")
     assert not np.isfinite(load_file(tmp_path / "y.safetensors")["o"]).all()
 
 
 def test_is_a_program(tmp_path):
     certified(tmp_path, tensors_of(4), 1e-2)
-    command = [sys.executable, SCRIPT, tmp_path / "c.json", tmp_path / "x.safetensors"]
-    done = subprocess.run([*command, "--output", tmp_path / "y.safetensors"], capture_output=True, text=True)
+    files = [tmp_path / "c.json", tmp_path / "x.safetensors"]
+    done = checked(*files, "--output", tmp_path / "y.safetensors")
     assert done.returncode == 0 and done.stdout.startswith("ok"), done.stderr
     text = (tmp_path / "c.json").read_text()
     (tmp_path / "c.json").write_text(text.replace('"degree": ', '"degree": 1'))
-    done = subprocess.run(command, capture_output=True, text=True)
+    done = checked(*files)
     assert done.returncode != 0 and done.stderr.startswith("REFUSED"), done.stderr
 
 
@@ -439,8 +442,7 @@ def test_says_what_it_cannot_read(tmp_path):
     np.savez(tmp_path / "x.npz", **tensors)
     for name in ("five.safetensors", "names.safetensors", "x.npz", "missing.safetensors"):
         for files in ([name], ["x.safetensors", "--output", tmp_path / name]):
-            command = [sys.executable, SCRIPT, "c.json", *files]
-            done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+            done = checked("c.json", *files, cwd=tmp_path)
             assert done.returncode == 1 and done.stderr.startswith("REFUSED: reads safetensors"), done.stderr
 
 
