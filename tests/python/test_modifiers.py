@@ -5,7 +5,7 @@ import pytest
 
 from dense import Attention, alibi_of, at
 from dense import causal as causal_mask
-from program import answer, did, needs_program, ran, redblue, refused
+from program import answer, did, needs_program, redblue, refused, solved
 from reference.words import Piece
 
 pytestmark = needs_program
@@ -52,9 +52,7 @@ def attention(x, causal, softcap, with_alibi, dropout, seed, left=None):
 
 
 def run_and_report(tmp_path, x, *options):
-    np.savez(tmp_path / "x.npz", **x)
-    report = ran("--input", tmp_path / "x.npz", "--output", tmp_path / "y.npz", "--layout", "bhnd", *options)
-    return np.load(tmp_path / "y.npz"), report
+    return solved(tmp_path, x, "--layout", "bhnd", *options)
 
 
 def run(tmp_path, x, *options):
@@ -258,15 +256,9 @@ def test_verify_accepts_a_gradient_that_is_0_but_for_roundings(tmp_path, index):
     rng = np.random.default_rng(index)
     x = {name: rng.normal(size=(2, 2, 40, 8)) for name in ("q", "k", "v", "do")}
     x["bias"] = rng.normal(size=(1, 2, 1, 1) if index % 2 else (1, 2, 40, 1))
-    command = lambda *words: did("run", "--M", 2000, "--layout", "bhnd", *words)
-    np.savez(tmp_path / "x.npz", **x)
-    command("--input", tmp_path / "x.npz", "--output", tmp_path / "o.npz")
-    o = np.load(tmp_path / "o.npz")
-    np.savez(tmp_path / "x.npz", **x, o=o["o"], lse=o["lse"])
-    command(
-        "--op", "backward", "--bias-gradient", "--verify", "--input", tmp_path / "x.npz", "--output", tmp_path / "g.npz"
-    )
-    assert np.abs(np.load(tmp_path / "g.npz")["dbias"]).max() < 1e-12
+    x |= run(tmp_path, x, "--M", 2000)
+    g = run(tmp_path, x, "--M", 2000, "--op", "backward", "--bias-gradient", "--verify")
+    assert np.abs(g["dbias"]).max() < 1e-12
 
 
 def test_modifiers_may_be_files_beside_the_input(tmp_path):

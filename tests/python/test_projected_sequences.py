@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dense import Attention, attention
-from program import answer, did, needs_program, ran, redblue
+from program import answer, needs_program, redblue, solved
 from reference import schedules
 from reference.words import Piece, cost_of
 
@@ -144,10 +144,7 @@ def test_values(tmp_path, op, masks):
     options, seen = masks(op in ("gradient-x", "backward-w"))
     if op == "backward-w":  # it needs O and lse
         x["o"], x["lse"] = attention(*projected(op, x), seen[:, None], scale=0.2)
-    np.savez(tmp_path / "x.npz", **x)
-    files = ["--input", tmp_path / "x.npz", "--output", tmp_path / "y.npz"]
-    ran("--op", op, *files, "--M", 400, "--scale", 0.2, *options)
-    y = np.load(tmp_path / "y.npz")
+    y, _ = solved(tmp_path, x, "--op", op, "--M", 400, "--scale", 0.2, *options)
     for name, numbers in wanted(op, x, seen).items():
         np.testing.assert_allclose(y[name], numbers, atol=1e-9, err_msg=name)
 
@@ -158,12 +155,11 @@ def test_longer_sequences(tmp_path, lengths):
     x = {"a1": draw.normal(size=(1, 2, sum(map(int, lengths[0].split(","))), 4))}
     x |= {name: draw.normal(size=(1, 2, sum(map(int, lengths[1].split(","))), 4)) for name in ("a2", "a3")}
     x |= {name: draw.normal(size=(1, 2, 4, 4)) for name in ("x", "y")}
-    np.savez(tmp_path / "x.npz", **x)
-    files = ["--input", tmp_path / "x.npz", "--output", tmp_path / "y.npz", "--layout", "bhnd"]
-    did("run", "--op", "forward-x", "--M", 300, *files, "--seqlens", lengths[0], "--seqlens-k", lengths[1], "--scale", 0.2)
+    options = ["--M", 300, "--layout", "bhnd", "--seqlens", lengths[0], "--seqlens-k", lengths[1], "--scale", 0.2]
+    y, _ = solved(tmp_path, x, "--op", "forward-x", *options)
     rows, keys = (np.repeat(range(len(n.split(","))), [int(s) for s in n.split(",")]) for n in lengths)
     o = wanted("forward-x", x, (rows[:, None] == keys)[None])["o"]
-    np.testing.assert_allclose(np.load(tmp_path / "y.npz")["o"], o, atol=1e-9)
+    np.testing.assert_allclose(y["o"], o, atol=1e-9)
 
 
 @pytest.mark.parametrize("sources", ["shared", "self"])
@@ -178,10 +174,8 @@ def test_verify_knows_that_sources_are_shared(tmp_path, op, sources):
     if op == "backward-w":
         a2 = x.get("a2", x["a1"])
         x |= {"o": a2 @ x["wv"], "lse": 0.2 * ((x["a1"] @ x["wq"]) * (a2 @ x["wk"])).sum(-1)}
-    np.savez(tmp_path / "x.npz", **x)
-    files = ["--input", tmp_path / "x.npz", "--output", tmp_path / "y.npz", "--layout", "bhnd"]
-    did("run", "--op", op, *files, "--M", 300, "--scale", 0.2, "--sources", sources, "--window", "0,0", "--verify")
-    assert (tmp_path / "y.npz").exists()
+    options = ["--M", 300, "--layout", "bhnd", "--scale", 0.2, "--sources", sources, "--window", "0,0", "--verify"]
+    solved(tmp_path, x, "--op", op, *options)
 
 
 @pytest.mark.parametrize("op", ["gradient-x", "backward-x", "backward-w"])
@@ -195,9 +189,7 @@ def test_verify_accepts_gradients_that_are_0_but_for_roundings(tmp_path, op):
     if op == "backward-w":
         s = 0.2 * x["a1"] @ x["wq"] @ (x["a2"] @ x["wk"]).swapaxes(2, 3)
         x |= {"o": np.broadcast_to(x["a3"] @ x["wv"], (1, 1, n, d)), "lse": s[..., 0]}
-    np.savez(tmp_path / "x.npz", **x)
-    files = ["--input", tmp_path / "x.npz", "--output", tmp_path / "g.npz"]
-    did("run", "--op", op, "--M", 300, "--layout", "bhnd", "--scale", 0.2, "--verify", *files)
+    solved(tmp_path, x, "--op", op, "--M", 300, "--layout", "bhnd", "--scale", 0.2, "--verify")
 
 
 def test_modifiers_of_other_operations_are_refused(tmp_path):

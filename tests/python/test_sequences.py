@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import dense
-from program import needs_program, ran, redblue
+from program import needs_program, redblue, solved
 
 pytestmark = needs_program
 
@@ -27,10 +27,7 @@ def drawn(seed, batch, heads, n_q, n_k, d=8, d_v=6):
 
 
 def run(tmp_path, x, *options):
-    np.savez(tmp_path / "x.npz", **x)
-    files = ["--input", tmp_path / "x.npz", "--output", tmp_path / "y.npz", "--layout", "bhnd"]
-    ran(*files, "--verify", *options)
-    return np.load(tmp_path / "y.npz")
+    return solved(tmp_path, x, "--layout", "bhnd", "--verify", *options)[0]
 
 
 @pytest.mark.parametrize("causal", [False, True])
