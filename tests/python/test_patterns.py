@@ -15,7 +15,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from dense import Attention, at
-from program import SEED, answer, needs_program, ran, redblue, refused
+from program import SEED, answer, needs_program, redblue, refused, solved
 
 pytestmark = needs_program
 
@@ -77,10 +77,7 @@ def shown(tmp_path, n_q, n_k, *options, batch=1, heads=1):
         "k": np.zeros((batch, heads, n_k, 1)),
         "v": np.broadcast_to(np.eye(n_k), (batch, heads, n_k, n_k)),
     }
-    np.savez(tmp_path / "shown.npz", **x)
-    files = ["--input", tmp_path / "shown.npz", "--output", tmp_path / "seen.npz", "--layout", "bhnd"]
-    answer("run", *files, "--M", 100000, "--schedule", "flash", *options)
-    o = np.load(tmp_path / "seen.npz")["o"]
+    o = solved(tmp_path, x, "--layout", "bhnd", "--M", 100000, "--schedule", "flash", *options)[0]["o"]
     many = (o > 0).sum(-1, keepdims=True)
     np.testing.assert_allclose(o[o > 0], np.broadcast_to(1 / np.maximum(many, 1), o.shape)[o > 0], rtol=1e-6)
     return o > 0
@@ -917,14 +914,6 @@ def arrays(rng, batch, heads, kv, n_q, n_k, d, v, dtype=np.float64):
             "do": normal(batch, heads, n_q, v)}
 
 
-def run(tmp_path, *options, op="backward", suffix="npz"):
-    """Outputs of a forward and a backward run on x in tmp_path."""
-    out = tmp_path / f"y.{suffix}"
-    extra = ["--with-forward"] if op == "backward" else []
-    ran("--op", op, *extra, "--input", tmp_path / f"x.{suffix}", "--output", out, "--layout", "bhnd", *options)
-    return dict(np.load(out)) if suffix == "npz" else load_file(out)
-
-
 def same_bits(a, b):
     assert a.keys() == b.keys()
     for name in a:
@@ -970,12 +959,13 @@ def test_one_pattern_two_ways(tmp_path, name):
         ways += [["--blocks", tmp_path / "blocks.npy", "--block", "1,1"]]
     if name in ("window", "narrow", "left"):
         ways += [[*options, "--dilation", 1], [*options, "--globals", 0]]
-    np.savez(tmp_path / "x.npz", **arrays(np.random.default_rng(3), batch, 4, 2, n_q, n_k, 5, 4))
     for way in ways:
         for op, M in product(["forward", "backward"], [25, 90, 400]):
             sizes = ["--batch", batch, "--heads", 4, "--kv-heads", 2, "--nq", n_q, "--nk", n_k, "--d", 5, "--dv", 4]
             assert plans(op, *sizes, "--M", M, *options) == plans(op, *sizes, "--M", M, *way), (op, M, way)
-    same_bits(run(tmp_path, "--M", 120, *options), run(tmp_path, "--M", 120, *ways[-1]))
+    x = arrays(np.random.default_rng(3), batch, 4, 2, n_q, n_k, 5, 4)
+    both = ["--op", "backward", "--with-forward", "--layout", "bhnd", "--M", 120]
+    same_bits(*(solved(tmp_path, x, *both, *way)[0] for way in (options, ways[-1])))
 
 
 # Numbers
