@@ -103,12 +103,13 @@ def check_plans(case, found, known, wanted):
     for name, phases in known.items():
         words, plan = wanted[name], found.get(name)
         if name == "flash_tiled" and plan is not None:  # with more keys in a block it takes more words of fast memory
-            assert words is None or plan["io"] <= case.copies * words
+            assert words is None or plan["io"] <= case.copies * words, (case.options, plan)
             phases = [schedules.flash_tiled(case.d, case.v, plan["tiling"]["Bc"])]
             words = least(phases, case.pieces, case.M)
         if words is None:
             assert plan is None or not plan["fits"], (case.options, name, plan)
             continue
+        assert plan is not None, (case.options, f"{name} fits, and is missing")
         assert plan["io"] == case.copies * (words + case.blind(name)), (case.options, name, plan)
         if case.mask:  # streamed blocks may take what is left; test_patterns.py has these footprints
             continue

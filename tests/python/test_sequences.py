@@ -1,13 +1,12 @@
 """Packed and padded sequences of `redblue run` against numpy, sequence by sequence. Bad lists are refused."""
 
-import json
 import re
 
 import numpy as np
 import pytest
 
 import dense
-from program import needs_program, redblue, solved
+from program import answer, needs_program, redblue, solved
 
 pytestmark = needs_program
 
@@ -66,7 +65,7 @@ def test_padded(tmp_path, causal):
 
 
 def test_plans_of_sequences():
-    plan = lambda *options: json.loads(redblue("plan", "--d", 64, "--M", 20000, "--causal", "--json", *options).stdout)
+    plan = lambda *options: answer("plan", "--d", 64, "--M", 20000, "--causal", *options)
     one = plan("--n", 512, "--batch", 4)
     packed = plan("--seqlens", "512,512,512,512")  # their sum is n
     assert packed["chosen"] == one["chosen"]
@@ -134,7 +133,7 @@ def test_lengths_in_a_file_of_numpy_are_refused(tmp_path):
     ],
 )  # fmt: skip
 def test_tiles_suit_unlike_lengths(options, words):
-    best = json.loads(redblue("plan", *options, "--json").stdout)["plans"][0]
+    best = answer("plan", *options)["plans"][0]
     assert best["reads"] + best["writes"] <= words
 
 
