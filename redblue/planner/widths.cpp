@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "redblue/language/error.hpp"
+#include "redblue/planner/shapes.hpp"
 
 namespace redblue {
 
@@ -56,7 +57,8 @@ void set_widths(plan::Options& o, const Problem& problem, DType element, DType w
     const auto inputs = plan::inputs_of(of), outputs = plan::outputs_of(of);
     for (const SlowArray a : plan::arrays_of(of)) {
       if (o.width[index_of(a)] > 0) continue;
-      const bool stored = a != SlowArray::lse && (is_in(inputs, a) || is_in(outputs, a));
+      const bool sum = of == problem.op && adds_to(problem, a);  // parts are added in the type of the arithmetic
+      const bool stored = a != SlowArray::lse && !sum && (is_in(inputs, a) || is_in(outputs, a));
       const auto named = bytes_of(widths, name_of(a));
       o.minimise_bytes = o.minimise_bytes || named;
       o.width[index_of(a)] = named.value_or(static_cast<index_t>(size_of(stored ? element : word)));

@@ -19,7 +19,8 @@ std::vector<std::string> width_names(Operation op, bool in_bytes);
 /// memory; other arrays that they name have the width of their kind there.
 Residence residence_of(Operation op, DType operand, DType accumulator, const Widths& widths);
 /// Bytes per word of each array in slow memory, also of a forward pass that runs first: those of `widths`, else
-/// `element`; `word` for lse and workspace. Bytes are minimised where `widths` name an array.
+/// `element`; `word` for lse, workspace, and outputs that are given and added to, which a run takes in no other type.
+/// Bytes are minimised where `widths` name an array.
 void set_widths(plan::Options& o, const Problem& problem, DType element, DType word, const Widths& widths);
 
 }  // namespace redblue

@@ -7,6 +7,7 @@
 #include "filled.hpp"
 #include "plans.hpp"
 #include "problems.hpp"
+#include "redblue/planner/widths.hpp"
 #include "redblue/runtime/partial.hpp"
 #include "redblue/verify/verify.hpp"
 #include "support/approximations.hpp"
@@ -278,11 +279,21 @@ TEST(Accumulate, CostsTheWordsOfWhatIsGiven) {
     EXPECT_EQ(given.footprint(), without.footprint());
     EXPECT_EQ(given.bound.words, without.bound.words + words) << schedule;
   }
-  Problem merging = p;
-  merging.op = Operation::merge;
+  const Problem merging = accumulating(p, Operation::merge);
   const plan::Plan plan = some_plan(merging);
   EXPECT_EQ(plan.io().total(), 3 * state);
   EXPECT_EQ(plan.bound.words, 3 * state);
+}
+
+/// A run takes no other type for them.
+TEST(Accumulate, WordsThatAreAddedToAreAsWideAsTheArithmetic) {
+  for (const Operation op : {Operation::forward, Operation::backward, Operation::merge}) {
+    const Problem p = accumulating(problem(6, 7, 3, 2), op);
+    plan::Options o;
+    set_widths(o, p, DType::bf16, DType::f32, {});
+    for (const SlowArray a : outputs_of(p)) EXPECT_EQ(o.width[index_of(a)], 4) << name_of(a);
+    EXPECT_EQ(o.width[index_of(inputs_of(p).front())], 2);
+  }
 }
 
 TEST(Accumulate, RefusesWhatHasNoMeaning) {
