@@ -18,6 +18,8 @@ namespace {
 
 /// --nonzeros of sparse inputs. Throws InvalidProblem where there cannot be as many.
 bound::Nonzeros nonzeros_of(const std::string& text, const Problem& p) {
+  if (!attends(p.op))
+    throw InvalidProblem(fmt::format("--nonzeros {} is of scores, which operation {} has not", text, name_of(p.op)));
   const std::vector<index_t> list = parse_list("--nonzeros", text, "A,X,AX,AXA");
   const Words most[]{Words(p.n_q) * p.d, Words(p.d) * p.d, Words(p.n_q) * p.d, Words(p.n_q) * p.n_k};
   for (std::size_t k = 0; k < list.size(); ++k)

@@ -1,7 +1,11 @@
 #include "options/flags.hpp"
 
+#include <fmt/format.h>
+
 #include <string>
 #include <utility>
+
+#include "redblue/language/error.hpp"
 
 namespace redblue::cli {
 
@@ -68,6 +72,9 @@ template <class Struct, class Table>
 void Flags<Struct, Table>::apply_to(Struct& s) const {
   each(*this, [&](const auto& option, const auto& value, bool) {
     if (!value) return;
+    if constexpr (!std::is_same_v<std::remove_cvref_t<decltype(value)>, bool>)
+      if (const option::Allowed& allowed = option.about.allowed; !allowed.wrong.empty() && !allowed.has(*value))
+        throw InvalidProblem(fmt::format("{} {}{}", option.about.flag, *value, allowed.wrong));
     const Struct by_default;
     if constexpr (std::is_same_v<std::remove_cvref_t<decltype(value)>, bool>)
       option.of(s) = !option.of(by_default);

@@ -20,7 +20,7 @@ class Flags {
   /// The flags that were not added before: `all`, or only those of what neither arrays nor the operation say.
   void add_others(const Command& command, bool all);
   bool given(std::string_view name) const;
-  /// Sets what was given.
+  /// Sets what was given. Throws InvalidProblem, with the flag, for a number that its option does not allow.
   void apply_to(Struct& s) const;
 
  private:

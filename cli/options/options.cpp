@@ -172,20 +172,21 @@ void MaskOptions::apply_to(Problem& p, const ProblemFlags& flags) const {
     if (*right >= 0) p.window_right = right;
   }
   if (causal_offset) {
-    if (!p.masked() && !window && !pattern.stands_at_positions() && !p.alibi)
+    if (!p.counts_from_offset() && !window && !pattern.stands_at_positions())
       throw InvalidProblem(
           fmt::format("--causal-offset {} is for --causal, --window, --alibi and patterns that look back from a query: "
                       "give one of them, too",
                       *causal_offset));
-    if (*causal_offset == "top-left") {
-      p.causal_offset = 0;
-    } else if (*causal_offset != "bottom-right") {
+    const bool top_left = *causal_offset == "top-left";
+    if (!top_left && *causal_offset != "bottom-right") {
       p.causal_offset = whole_number(*causal_offset);
       if (!p.causal_offset)
         throw InvalidProblem(
             fmt::format("--causal-offset {}: give a whole number, bottom-right or top-left", *causal_offset));
     }
+    if (top_left && !p.accumulate) p.causal_offset = 0;  // words are of all keys, and say nothing of a part
   }
+  if (p.accumulate) p.require_offset_of_part(pattern.stands_at_positions());
   if (flags.given("prefix") && !p.masked())
     throw InvalidProblem(fmt::format("--prefix {} is for --causal or --window: give one of them, too", p.prefix));
 }
@@ -282,7 +283,7 @@ void ProblemOptions::add_to(const Command& command, bool with_planner) {
   command.option("--n", n, "number of queries and of keys, unless --nq or --nk is given");
   command.option("--nq", n_q, "queries");
   command.option("--nk", n_k, "keys");
-  command.option("--d", d, "head dimension of queries and keys").required();
+  command.option("--d", d, "head dimension of queries and keys; merge: of o").required();
   command.option("--dv", d_v, "head dimension of values (default: --d)");
   add_without_sizes(command, with_planner);
   residence.add_to(command);
@@ -325,20 +326,14 @@ Problem ProblemOptions::problem() const {
     throw InvalidProblem(fmt::format("--n {} beside --nq {} and --nk {} says nothing: leave it out", *n, *n_q, *n_k));
   Problem p;
   operation.apply_to(p);
-  const auto only_for = [&](bool is_given, std::string_view option, bool serves, std::string_view operations) {
-    if (is_given && !serves)
-      throw InvalidProblem(fmt::format("{} is for {}, not for --op {}", option, operations, name_of(p.op)));
-  };
-  Problem asked;
-  flags.apply_to(asked);
-  only_for(asked.d_in != 0, fmt::format("--d-in {}", asked.d_in), p.op == Operation::backward_w, "--op backward-w");
-  only_for(flags.given("forward_given"), "--with-forward", follows_forward(p.op), "gradients");
-  only_for(flags.given("lse_required"), "--lse", is_forward(p.op), "--op forward and forward-x");
   mask.apply_to(p, flags);
   const bool lse = std::exchange(p.lse_required, false);
   p.n_q = size("queries", n_q, p.cu_seqlens_q);
-  p.n_k = size("keys", n_k, p.cu_seqlens_k);
-  p.d = d;
+  if (!attends(p.op) && d_v)
+    throw InvalidProblem(fmt::format("--dv {}: operation {} has no keys; --d gives the features of o, leave --dv out",
+                                     *d_v, name_of(p.op)));
+  p.n_k = attends(p.op) ? size("keys", n_k, p.cu_seqlens_k) : n_k.value_or(1);
+  p.d = attends(p.op) ? d : 1;
   p.d_v = d_v.value_or(d);
   if (bias) p.bias = bias_shape(*bias);
   p.validate();  // a pattern is made of its numbers

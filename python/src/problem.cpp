@@ -28,9 +28,16 @@ void add_problem(nb::module_& m) {
       .def("set_patterns", &set_patterns)
       .def("approximate", [](Problem& p, const std::string& text) { p.approximate(text); })
       .def("validate", &Problem::validate)
+      .def("require_offset_of_part", [](const Problem& p) { p.require_offset_of_part(p.counts_from_offset()); })
       .def("default_scale", &Problem::scale_or_default)
       .def("__copy__", [](const Problem& p) { return Problem(p); });
   add_properties(problem, problem_options(), [](auto& p) -> auto& { return p; });
+  m.def(
+      "attends",
+      [](const std::string& operation) {
+        return attends(named(operation_from_name(operation), "operation", operation));
+      },
+      "Has this operation keys? merge has not.");
   m.def(
       "problem_options", [] { return described<Problem>(problem_options()); },
       "The table of a problem's options: name, flag of the program, type, may it be None?, default, source, help.");

@@ -44,7 +44,8 @@ void validate(const Options& o, Operation op) {
   require_positive("multiple of queries", o.multiple.query);
   require_positive("multiple of keys", o.multiple.key);
   require_positive("multiple of features", o.multiple.feature);
-  if (o.cap && o.cap->most < 1) throw InvalidProblem(fmt::format("cap = {}: give 1 byte or more", o.cap->most.str()));
+  if (o.cap && o.cap->most < 1)
+    throw InvalidProblem(fmt::format("max_workspace = {}: give 1 byte or more", o.cap->most.str()));
   if (o.tiling && o.schedule.empty()) throw InvalidProblem("a tiling is of one schedule: give its name, too");
   const bool words = std::all_of(o.width.begin(), o.width.end(), [](index_t w) { return w == 0; });
   for (const SlowArray a : arrays_of(op))

@@ -40,6 +40,7 @@ struct OperationFacts {
   bool follows;                              ///< does it need O and lse of a forward pass?
   bool of_pairs;                             ///< is what it computes a matrix with a word for each query and key?
   bool projected;                            ///< are Q, K, V products of A1, A2, A3 and weights?
+  bool attends;                              ///< do queries see keys? merge has neither, nor their features
   std::span<const SlowArray> reads, writes;  ///< in the order in which a run asks for tensors
 };
 
@@ -51,20 +52,20 @@ constexpr auto operation_facts() {
   constexpr bool yes = true, no = false;
   // clang-format off
   return std::to_array<OperationFacts>({
-      //                                    forward follows of_pairs projected
-      {Operation::forward,    "forward",    yes, no,  no,  no,
+      //                                    forward follows of_pairs projected attends
+      {Operation::forward,    "forward",    yes, no,  no,  no,  yes,
        kArrays<Q, K, V, bias, slopes, sinks>, kArrays<O, lse>},
-      {Operation::backward,   "backward",   no,  yes, no,  no,
+      {Operation::backward,   "backward",   no,  yes, no,  no,  yes,
        kArrays<Q, K, V, O, lse, dO, bias, slopes, sinks>, kArrays<dQ, dK, dV, dBias, dSinks>},
-      {Operation::forward_x,  "forward-x",  yes, no,  no,  yes, kArrays<A1, A2, A3, X, Y>, kArrays<O, lse>},
-      {Operation::gradient_x, "gradient-x", no,  yes, no,  yes, kArrays<A1, A2, A3, X, Y, O, lse, dO>, kArrays<g>},
-      {Operation::backward_x, "backward-x", no,  yes, no,  yes,
+      {Operation::forward_x,  "forward-x",  yes, no,  no,  yes, yes, kArrays<A1, A2, A3, X, Y>, kArrays<O, lse>},
+      {Operation::gradient_x, "gradient-x", no,  yes, no,  yes, yes, kArrays<A1, A2, A3, X, Y, O, lse, dO>, kArrays<g>},
+      {Operation::backward_x, "backward-x", no,  yes, no,  yes, yes,
        kArrays<A1, A2, A3, X, Y, O, lse, dO>, kArrays<dX, dY, dA1, dA2, dA3>},
-      {Operation::backward_w, "backward-w", no,  yes, no,  yes,
+      {Operation::backward_w, "backward-w", no,  yes, no,  yes, yes,
        kArrays<A1, A2, A3, WQ, WK, WV, O, lse, dO>, kArrays<dWQ, dWK, dWV, dA1, dA2, dA3>},
-      {Operation::scores,     "scores",     no,  no,  yes, no,  kArrays<Q, K, bias, slopes>, kArrays<S>},
-      {Operation::weights,    "weights",    no,  no,  yes, no,  kArrays<Q, K, lse, bias, slopes>, kArrays<P>},
-      {Operation::merge,      "merge",      yes, no,  no,  no,  kArrays<Og, lse_g>, kArrays<O, lse>},
+      {Operation::scores,     "scores",     no,  no,  yes, no,  yes,  kArrays<Q, K, bias, slopes>, kArrays<S>},
+      {Operation::weights,    "weights",    no,  no,  yes, no,  yes,  kArrays<Q, K, lse, bias, slopes>, kArrays<P>},
+      {Operation::merge,      "merge",      yes, no,  no,  no,  no,   kArrays<Og, lse_g>, kArrays<O, lse>},
   });
   // clang-format on
 }
@@ -93,6 +94,7 @@ constexpr bool is_forward(Operation o) { return facts_of(o).forward; }
 constexpr bool is_of_pairs(Operation o) { return facts_of(o).of_pairs; }
 constexpr bool follows_forward(Operation o) { return facts_of(o).follows; }
 constexpr bool is_projected(Operation o) { return facts_of(o).projected; }
+constexpr bool attends(Operation o) { return facts_of(o).attends; }
 
 /// Which of A1, A2, A3 are one and the same array. Bounds depend on it; of the schedules only shared_source uses it.
 enum class Sources : std::uint8_t {

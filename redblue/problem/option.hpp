@@ -9,6 +9,7 @@
 
 #include "redblue/language/types.hpp"
 #include "redblue/language/words.hpp"
+#include "redblue/problem/operation.hpp"
 
 /// What an option is: a field of a struct that is described once, in a table. JSON, pickles, the flags of the program,
 /// the structs of C and the keywords of Python are made of the tables redblue/problem/options.hpp and
@@ -47,6 +48,8 @@ struct About {
   Source source = Source::option;
   Allowed allowed{};
   bool pairs = false;  ///< does it say which pairs of a query and a key there are, or in which order they are taken?
+  /// Which operations heed it? Null: all, or its own check says which. With another it keeps its default.
+  bool (*serves)(const OperationFacts&) = nullptr;
   /// Does it say anything about this problem? By default, where it is not what it is by default.
   bool (*matters)(const Struct&) = nullptr;
 };
@@ -76,12 +79,12 @@ struct Option {
   Has has;
   About<Struct> about;
 
-  bool matters(const Struct& s) const {
-    if (about.matters != nullptr) return about.matters(s);
+  bool is_set(const Struct& s) const {
     const Struct by_default;
     if constexpr (std::equality_comparable<Value>) return of(s) != of(by_default);
     return true;
   }
+  bool matters(const Struct& s) const { return about.matters != nullptr ? about.matters(s) : is_set(s); }
 };
 
 template <class Struct, class Of, class Has>
@@ -104,6 +107,20 @@ constexpr void for_each(const Table& table, const F& f) {
 [[noreturn]] void throw_not_allowed(std::string_view name, index_t value, const Allowed& allowed);
 [[noreturn]] void throw_not_allowed(std::string_view name, double value, const Allowed& allowed);
 [[noreturn]] void throw_not_allowed(std::string_view name, Words value, const Allowed& allowed);
+
+/// Throws InvalidProblem with the name and the operations that heed it.
+[[noreturn]] void throw_not_served(std::string_view name, std::string_view flag, Operation op,
+                                   bool (*serves)(const OperationFacts&));
+
+/// Throws InvalidProblem where an option is set that this operation does not heed.
+template <class Table, class Struct>
+void require_served(const Table& table, const Struct& s, Operation op) {
+  for_each(table, [&](const auto& option) {
+    const auto serves = option.about.serves;
+    if (serves != nullptr && !serves(facts_of(op)) && option.is_set(s))
+      throw_not_served(option.name, option.about.flag, op, serves);
+  });
+}
 
 /// Throws InvalidProblem unless each number of the struct is one that its option allows.
 template <class Table, class Struct>

@@ -13,6 +13,7 @@ inline constexpr option::Allowed kSizes{" is not a size: give a whole number fro
 /// For JSON in the order of this table.
 constexpr auto problem_options() {
   constexpr auto kAlways = [](const Problem& /*p*/) { return true; };
+  constexpr auto kAttends = [](const OperationFacts& o) { return o.attends; };
   return std::tuple{
       REDBLUE_OPTION(Problem, op, {.help = "operation", .source = option::Source::call, .matters = kAlways}),
       REDBLUE_OPTION(Problem, batch,
@@ -58,6 +59,7 @@ constexpr auto problem_options() {
       REDBLUE_OPTION(Problem, scale,
                      {.help = "factor of the scores; default 1 / sqrt(d)",
                       .allowed = {.wrong = " is not a finite number"},
+                      .serves = kAttends,
                       .matters = kAlways}),
       REDBLUE_OPTION(
           Problem, lse_required,
@@ -65,6 +67,7 @@ constexpr auto problem_options() {
                    "out) writes it",
            .flag = "--lse",
            .source = option::Source::call,
+           .serves = [](const OperationFacts& o) { return o.forward; },
            .matters = kAlways}),
       REDBLUE_OPTION(Problem, score, {.help = "score function", .source = option::Source::call, .matters = kAlways}),
       REDBLUE_OPTION(Problem, sources,
@@ -75,11 +78,13 @@ constexpr auto problem_options() {
                      {.help = "backward-w: columns of A1, A2, A3",
                       .flag = "--d-in",
                       .source = option::Source::tensors,
+                      .serves = [](const OperationFacts& o) { return o.operation == Operation::backward_w; },
                       .matters = [](const Problem& p) { return p.op == Operation::backward_w; }}),
       REDBLUE_OPTION(Problem, forward_given,
                      {.help = "gradients: O and lse are not given; plan and count a forward pass first",
                       .flag = "--with-forward",
                       .source = option::Source::call,
+                      .serves = [](const OperationFacts& o) { return o.follows; },
                       .matters = [](const Problem& p) { return follows_forward(p.op); }}),
       REDBLUE_OPTION(
           Problem, accumulate,
@@ -127,7 +132,7 @@ constexpr auto problem_options() {
                       .source = option::Source::phrase,
                       .allowed = {" is out of range: at most 2^48 either way", -kLargestSize, kLargestSize},
                       .pairs = true,
-                      .matters = [](const Problem& p) { return p.masked() || p.alibi; }}),
+                      .matters = [](const Problem& p) { return p.counts_from_offset(); }}),
       REDBLUE_OPTION(Problem, window_left,
                      {.help = "query i sees no key before i + offset - window_left",
                       .source = option::Source::phrase,

@@ -22,8 +22,19 @@ void option::throw_not_allowed(std::string_view name, double value, const Allowe
   throw InvalidProblem(fmt::format("{} = {}{}", name, value, allowed.wrong));
 }
 
+void option::throw_not_served(std::string_view name, std::string_view flag, Operation op,
+                              bool (*serves)(const OperationFacts&)) {
+  std::vector<std::string_view> by;
+  for (const OperationFacts& o : kOperations)
+    if (serves(o)) by.push_back(o.name);
+  throw InvalidProblem(fmt::format("{}{}{}{} is for operation {}, not for operation {}: leave it out", name,
+                                   flag.empty() ? "" : " (", flag, flag.empty() ? "" : ")", fmt::join(by, ", "),
+                                   name_of(op)));
+}
+
 void Problem::validate() const {
   option::require_allowed(problem_options(), *this);
+  option::require_served(problem_options(), *this, op);
   if (heads % kv_heads.value_or(heads) != 0)
     throw InvalidProblem(fmt::format(
         "heads = {} is not a multiple of kv_heads = {}: each key-value head serves the same number of query heads",
@@ -217,6 +228,14 @@ std::string Problem::approximate_text() const {
   return approximation == nullptr ? std::string() : approximation->text(n_k);
 }
 
+void Problem::require_offset_of_part(bool something_counts) const {
+  if (something_counts && !causal_offset)
+    throw InvalidProblem(
+        "causal_offset (Python's alignment, the program's --causal-offset): for a part of the keys give a number, n_k "
+        "- "
+        "n_q - s for the part that begins at key s of n_k: query i sees the keys j <= i + causal_offset of this part");
+}
+
 void Problem::require_accumulate() const {
   const bool merges = op == Operation::merge;
   if (!accumulate && !merges) return;
@@ -232,10 +251,17 @@ void Problem::require_accumulate() const {
           "sink");
   require(dropout == 0, "dropout depends on the number of a key among all keys, which a part does not know");
   require(!bias_gradient, "dBias has its own columns for each part and is not added to; leave bias_gradient out");
-  if (!merges) return;
+  if (!merges) return require_offset_of_part(counts_from_offset());
   require(score == Score::softmax, fmt::format("score {} has no lse; its outputs are added", name_of(score)));
   require(!modifiers().any() && !masked() && !several() && patterns.empty(),
           "two states meet row by row; it knows no mask, no sequences and no modifiers");
+  require(kv_heads.value_or(heads) == heads,
+          fmt::format("kv_heads = {}: it has no keys, so kv_heads = heads = {}", *kv_heads, heads));
+  require(
+      n_k == 1 && d == 1,
+      fmt::format("n_k = {} and d = {}: it has no keys, and queries without features; leave them out (1 and 1), and "
+                  "give n_q and d_v",
+                  n_k, d));
 }
 
 Modifiers Problem::modifiers() const {

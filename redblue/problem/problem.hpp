@@ -92,11 +92,15 @@ struct Problem {
   index_t d_in = 0;             ///< backward_w: columns of A1, A2, A3
   /// forward: o and lse hold what attention to other keys gave, and become what attention to these and those gives;
   /// rows that see no key keep theirs. backward: dq, dk and dv hold gradients, to which those of these keys are added,
-  /// from o and lse of all keys. Exact attention, without sinks, dropout and bias_gradient. merge always does so.
+  /// from o and lse of all keys. Exact attention, without sinks, dropout and bias_gradient; a mask and ALiBi want
+  /// causal_offset. merge always does so.
   bool accumulate = false;
 
   /// Throws InvalidProblem naming the offending size, its value and what would work.
   void validate() const;
+  /// Throws InvalidProblem unless causal_offset is given, for a part of the keys where something counts from it: only
+  /// the caller knows where the part lies among all keys.
+  void require_offset_of_part(bool something_counts) const;
 
   index_t group() const { return heads / kv_heads.value_or(heads); }      ///< query heads per key-value head
   index_t instances() const { return batch * kv_heads.value_or(heads); }  ///< independent problems
@@ -113,6 +117,7 @@ struct Problem {
   /// A text that approximate() reads as this approximation; empty for exact attention.
   std::string approximate_text() const;
   bool masked() const { return causal || window_left || window_right || dilation > 1; }
+  bool counts_from_offset() const { return masked() || alibi; }
   /// Has it packed or padded sequences? Causal offset, window and prefix are then counted from the first query and key
   /// of each, and the default offset is its number of keys less its number of queries.
   bool several() const {

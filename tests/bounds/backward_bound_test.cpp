@@ -26,7 +26,7 @@ constexpr std::array kOperations = {Operation::backward, Operation::forward_x, O
 Problem of(Operation op, index_t n_q, index_t n_k, index_t d, index_t d_v) {
   Problem p = problem(n_q, n_k, d, d_v);
   p.op = op;
-  p.d_in = 1;
+  if (op == Operation::backward_w) p.d_in = 1;
   return p;
 }
 AttentionProblem square(Operation op, index_t n, index_t d, Words M) { return bound_problem(of(op, n, n, d, d), M); }
@@ -42,7 +42,7 @@ Problem any_problem(Operation op, int most = 400) {
   Problem p = of(op, size(most), size(most), size(60), size(60));
   p.batch = size(4);
   p.heads = size(4);
-  p.d_in = size(60);
+  if (op == Operation::backward_w) p.d_in = size(60);
   p.score = *rc::gen::element(Score::softmax, Score::softmax, Score::sigmoid, Score::relu, Score::identity);
   if (is_projected(op))
     p.sources = *rc::gen::element(Sources::distinct, Sources::shared, Sources::self);

@@ -34,7 +34,9 @@ static void attend(int begin, int n, int accumulate, float* to_o, float* to_lse)
   CHECK(redblue_plan_create(&p, &options, &plan) == REDBLUE_OK);
   CHECK(redblue_forward(plan, &t, NULL) == REDBLUE_OK);
   redblue_plan_destroy(plan);
-  p.sinks = 1;
+  p.has_causal_offset = 0;
+  if (accumulate) REFUSED(redblue_plan_create(&p, &options, &plan), REDBLUE_INVALID_ARGUMENT, "give a number");
+  p.has_causal_offset = p.sinks = 1;
   if (accumulate) REFUSED(redblue_plan_create(&p, &options, &plan), REDBLUE_INVALID_ARGUMENT, "sink");
 }
 

@@ -34,7 +34,7 @@ Problem sample(Operation op, index_t batch = 2, index_t heads = 4) {
   if (!is_projected(op)) p.kv_heads = heads > 1 ? heads / 2 : heads;
   if (op == Operation::backward_w) p.d_in = 7;
   if (is_projected(op)) p.scale = 0.1;
-  p.lse_required = !follows_forward(op);
+  p.lse_required = is_forward(op);
   return p;
 }
 std::string op_name(Operation op) { return std::string(name_of(op)); }

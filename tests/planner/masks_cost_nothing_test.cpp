@@ -51,7 +51,7 @@ Problem any_problem(Operation op, Draw& draw) {
   p.heads = draw(1, 4);
   if (draw.once_in(5)) p.score = draw.once_in(2) ? Score::sigmoid : Score::relu;
   if (is_projected(op)) {
-    p.d_in = draw(1, 7);
+    if (op == Operation::backward_w) p.d_in = draw(1, 7);
     return p;
   }
   if (p.heads % 2 == 0 && draw.once_in(2)) p.kv_heads = p.heads / 2;

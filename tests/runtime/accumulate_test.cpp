@@ -18,9 +18,15 @@
 namespace redblue::test::of_parts {
 namespace {
 
+/// The last keys of all, unless the problem says which.
 Problem accumulating(Problem p, Operation op = Operation::forward) {
   p.op = op;
   p.accumulate = true;
+  p.causal_offset = p.causal_offset.value_or(p.n_k - p.n_q);
+  if (op == Operation::merge) {  // it has no keys
+    p.kv_heads.reset();
+    p.n_k = p.d = 1;
+  }
   return p;
 }
 Problem modified(Problem p) {
@@ -268,7 +274,7 @@ TEST(Accumulate, CostsTheWordsOfWhatIsGiven) {
                                             {Operation::backward, "two_pass", gradients},
                                             {Operation::backward, "fused_key_outer", gradients},
                                             {Operation::backward, "fused_query_outer", gradients}}) {
-    Problem plain = with_lse(p);
+    Problem plain = is_forward(op) ? with_lse(p) : p;
     plain.op = op;
     plan::Options o;
     o.M = 500;
@@ -316,6 +322,30 @@ TEST(Accumulate, RefusesWhatHasNoMeaning) {
     bad = p;
     bad.approximate("2:1.0");
     refused([&] { bad.validate(); }, "exact attention");
+  }
+  Problem alibi = p;
+  alibi.alibi = true;
+  for (const Operation op : {Operation::forward, Operation::backward})
+    for (const Problem& masked : {causal(p), windowed(p, 2, {}), windowed(p, {}, 3), alibi}) {
+      bad = accumulating(masked, op);
+      bad.causal_offset.reset();
+      refused([&] { bad.validate(); }, "give a number, n_k - n_q - s");
+      bad.causal_offset = 0;
+      EXPECT_NO_THROW(bad.validate());
+    }
+  const Problem merging = accumulating(problem(6, 1, 1, 2), Operation::merge);
+  EXPECT_NO_THROW(merging.validate());
+  for (const auto& [set, why] : std::initializer_list<std::pair<void (*)(Problem&), std::string_view>>{
+           {[](Problem& m) { m.n_k = 7; }, "n_k = 7"},
+           {[](Problem& m) { m.d = 3; }, "d = 3"},
+           {[](Problem& m) { m.heads = 4, m.kv_heads = 2; }, "kv_heads = 2"},
+           {[](Problem& m) { m.scale = 2; }, "scale is for operation forward, backward"},
+           {[](Problem& m) { m.d_in = 2; }, "d_in (--d-in) is for operation backward-w"},
+           {[](Problem& m) { m.forward_given = false; }, "forward_given (--with-forward) is for operation backward"},
+           {[](Problem& m) { m.op = Operation::backward, m.lse_required = true; }, "lse_required (--lse) is for"}}) {
+    bad = merging;
+    set(bad);
+    refused([&] { bad.validate(); }, why);
   }
   bad = p;
   bad.op = Operation::scores;

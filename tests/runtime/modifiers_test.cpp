@@ -59,7 +59,7 @@ class ModifiersTest : public testing::Test {
       if (draw(0, 2) == 0) p.dropout = 0.3;
     }
     p.seed = draw(0, 1000);
-    p.forward_given = false;
+    p.forward_given = !follows_forward(op);
     p.lse_required = op == Operation::forward && p.has_statistics();
     if (op != Operation::backward) return p;
     p.sinks_gradient = p.sinks && coin();

@@ -24,7 +24,7 @@ constexpr Operation kOperations[] = {Operation::forward,    Operation::backward,
 Problem of(Operation op, Problem p) {
   p.op = op;
   if (op == Operation::backward_w) p.d_in = p.d + 1;
-  if (!follows_forward(op)) p.lse_required = true;
+  p.lse_required = is_forward(op);
   return p;
 }
 
