@@ -18,7 +18,7 @@ from ._calls import Call, call_as_given, call_for, key_as_given, remember
 from ._errors import InvalidProblem, Unsupported
 from ._options import ARRAYS, NAMES, OPTIONS, Options
 from ._request import Request
-from ._settings import add_help, settings_of, unknown_options
+from ._settings import add_help, outputs, settings_of, unknown_options
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -322,7 +322,7 @@ def attention_backward(
     if out is None:
         gradients = Gradients(*(None if x is None else like(x) for x in wanted))
     else:
-        named = zip(Gradients(*out), wanted, Gradients._fields)
+        named = zip(outputs("out", out, Gradients._fields), wanted, Gradients._fields)
         gradients = Gradients(*(None if x is None else _output(family, g, f"out.{name}", x.shape) for g, x, name in named))
     if call.plan is None:
         require_heads(r, *(1, 1, *call.lse_shape)[-3:-1])

@@ -10,7 +10,7 @@ from . import _core
 from ._arrays import type_error
 from ._errors import FileError
 from ._options import Settings
-from ._settings import Sizes, flag, sizes_of, tokens_first, validated, wanted_of
+from ._settings import Sizes, flag, set_part, sizes_of, tokens_first, validated, wanted_of
 from ._threads import default_threads
 
 _log = logging.getLogger("redblue")
@@ -116,17 +116,20 @@ def plan_of(op: str, types: tuple, shapes: tuple, dense: bool, s: Settings, grad
     """`dense`: are the arrays of bf16, and do the features of q, k and v lie side by side?
 
     `gradients` says, for op "backward", whether lse and o are given, and whether those of bias and sinks are wanted;
-    for "forward", whether lse is wanted. A last one, for both, says whether outputs are given and added to (no, where
-    it is missing). "scores" and "weights" have none; v is k.
+    for "forward", whether lse is wanted. A last one, for both, is there where k and v are a part of all keys, and says whether
+    outputs are given and added to. "scores" and "weights" have none; v is k.
     """
     q, k, v = shapes
     x, problem, empty = checked(op, types, shapes, s)
     if op == "forward":
         problem.lse_required = flag("return_lse", gradients[0])
-        problem.accumulate = len(gradients) > 1 and gradients[1]
+        if len(gradients) > 1:
+            set_part(problem, s, gradients[1])
     elif op == "backward":
-        problem.forward_given, problem.bias_gradient, problem.sinks_gradient = gradients[:3]
-        problem.accumulate = len(gradients) > 3 and gradients[3]
+        problem.forward_given = gradients[0]
+        problem.bias_gradient, problem.sinks_gradient = flag("bias_gradient", gradients[1]), flag("sinks_gradient", gradients[2])
+        if len(gradients) > 3:
+            set_part(problem, s, gradients[3])
     wanted = wanted_of(s, types[0], arithmetic(op, types[0], dense, s, gradients))
     lse_shape = (x.batch, x.heads, x.n_q)[-(len(q) - 1) :] if len(q) > 2 else (x.n_q,)
     return Call(

@@ -12,7 +12,7 @@ from ._calls import Call, call_for
 from ._errors import InvalidProblem
 from ._options import Options
 from ._request import Request
-from ._settings import tokens_first, whole
+from ._settings import outputs, tokens_first, whole
 from ._threads import default_threads
 
 if TYPE_CHECKING:
@@ -47,13 +47,12 @@ def attention_partial(
     Source: Milakov & Gimelshein 2018, arXiv 1805.02867; docs/algorithms/accumulating.md.
     """
     refuse_gradients(f"attention_partial {_NO_GRADIENTS}", q, k, v, o, lse)
-    _require_place(options)
     if (o is None) != (lse is None):
         raise InvalidProblem("o and lse: give both, as an earlier part returned them, or neither")
     r = request(q, k, v, **options)
     _require_exact(r)
     begins = o is None
-    call = call_for("forward", r.family, r.q, r.k, r.v, r.settings, (True,) if begins else (True, True))
+    call = call_for("forward", r.family, r.q, r.k, r.v, r.settings, (True, not begins))
     word = _word(call)
     if begins:
         o, lse = (r.family.empty(r.q, shape, word) for shape in (call.o_shape, call.lse_shape))
@@ -91,7 +90,6 @@ def attention_partial_backward(
     Source: Dao et al. 2022, arXiv 2205.14135, appendix B; docs/algorithms/accumulating.md.
     """
     refuse_gradients(f"attention_partial_backward {_NO_GRADIENTS}", q, k, v, do, o, lse)
-    _require_place(options)
     r = request(q, k, v, **options)
     _require_exact(r)
     family = r.family
@@ -151,9 +149,7 @@ def merge(
         _refuse_word("o1", word, "float32 or float64")
     for array, name in ((y, "o2"), (ln, "lse1"), (more, "lse2")):
         _require_word(r, array, name, word)
-    results = (family.empty(x, tuple(x.shape), word), family.empty(x, rows, word)) if out is None else tuple(out)
-    if len(results) != 2:
-        raise InvalidProblem(f"out has {len(results)} arrays: give (o, lse)")
+    results = (family.empty(x, tuple(x.shape), word), family.empty(x, rows, word)) if out is None else outputs("out", out, ("o", "lse"))
     into = _output(family, results[0], "out[0]", tuple(x.shape)), _output(family, results[1], "out[1]", rows)
     for given, array, name in ((x, into[0], "out[0]"), (ln, into[1], "out[1]")):
         _require_word(r, array, name, word)
@@ -169,18 +165,6 @@ def _rows_of(shape: tuple, first: bool) -> tuple:
     if first:
         return (*shape[:-3], shape[-2], shape[-3])
     return shape[:-1]
-
-
-def _require_place(options: Options) -> None:
-    """Where a part lies among all keys only its caller knows."""
-    if "alignment" in options and not isinstance(options["alignment"], str):
-        return
-    dilated = options.get("dilation", 1) not in (None, 1)
-    if dilated or options.get("causal") or options.get("window") is not None or options.get("alibi_slopes") is not None:
-        raise InvalidProblem(
-            f"alignment = {options.get('alignment', 'bottom-right')!r}: for a part of the keys give a number, as query i sees the keys "
-            "j <= i + alignment of this part: n_k - n_q - s for the part that begins at key s of n_k"
-        )
 
 
 def _require_exact(r: Request) -> None:

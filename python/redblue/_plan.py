@@ -14,16 +14,19 @@ from ._calls import call_for, make_plan, plan_within
 from ._errors import InvalidProblem
 from ._options import OF_ARRAYS, PLAN_OPTIONS, Options, Settings
 from ._settings import (
+    OPERATIONS,
     Sizes,
     add_help,
     converted,
     flag,
     problem_of,
     real,
+    set_part,
     settings_of,
     unknown_options,
     wanted_of,
     whole,
+    whole_or_none,
 )
 
 if TYPE_CHECKING:
@@ -162,20 +165,29 @@ def _problem(
     **options: Any,
 ) -> tuple[Any, Any]:
     """The problem and what its plan is wanted for."""
-    n_q, n_k = (n if x is None else x for x in (n_q, n_k))
+    n = whole_or_none("n", n)
+    n_q = n if n_q is None else n_q
+    if op in OPERATIONS and not _core.attends(op):  # n and d are of its outputs
+        d_v, d = (d, 1) if d_v is None else (d_v, 1 if d is None else d)
+        n_k = 1 if n_k is None else n_k
+        if n_q is None or d_v is None:
+            raise InvalidProblem("n_q and d_v: give the numbers of queries, and of features of o")
+    n_k = n if n_k is None else n_k
     if n_q is None or n_k is None or d is None:
         raise InvalidProblem("n, or n_q and n_k, and d: give the numbers of queries and keys, and that of their features")
     of_plan = {name: converted(name, options.pop(name)) for name in PLAN_OPTIONS if name in options}
     if (seed := options.pop("seed", None)) is not None:  # no plan depends on it
         require_seed(seed, options.get("dropout", 0.0))
-    if unknown := options.keys() - set(Settings._fields):
-        raise unknown_options("a plan", unknown, (*(_problem.__kwdefaults__ or ()), *PLAN_OPTIONS, *Settings._fields))
+    known = [name for name in Settings._fields if name != "layout"]  # there are no arrays to lie in one
+    if unknown := options.keys() - set(known):
+        raise unknown_options("a plan", unknown, (*(_problem.__kwdefaults__ or ()), *PLAN_OPTIONS, *known))
     s = settings_of({**options, "threads": threads}, {name: options[name] for name in OF_ARRAYS if name in options})
     x = Sizes(batch, heads, heads if kv_heads is None else kv_heads, n_q, n_k, d, d if d_v is None else d_v)
     problem = problem_of(op, x, s)
-    problem.lse_required, problem.forward_given = return_lse, forward_given
-    problem.bias_gradient, problem.sinks_gradient = bias_gradient, sinks_gradient
-    problem.accumulate = flag("accumulate", accumulate)
+    problem.lse_required, problem.forward_given = flag("return_lse", return_lse), flag("forward_given", forward_given)
+    problem.bias_gradient, problem.sinks_gradient = flag("bias_gradient", bias_gradient), flag("sinks_gradient", sinks_gradient)
+    if flag("accumulate", accumulate):
+        set_part(problem, s, True)
     compute = s.compute or ("f64" if dtype == "f64" else "f32")
     wanted = wanted_of(s, dtype, compute)
     wanted.multiple, wanted.width, wanted.pad = (
@@ -246,8 +258,11 @@ def plan(op: str = "forward", *, tolerance: Optional[float] = None, range: Optio
 
 add_help(plan, PLAN_OPTIONS)
 
-#: Options of a plan that no lower bound depends on.
-_OF_PLANS = ("schedule", "multiple", "width", "pad", *PLAN_OPTIONS)
+#: Options of a plan that no lower bound depends on, and what they are where they are left out.
+_OF_PLANS = {
+    **dict.fromkeys(("schedule", "multiple", "width", "pad", "memory", "max_workspace", "threads", "order")),
+    **{o.name: o.default for o in PLAN_OPTIONS.values()},
+}
 
 
 def bound(op: str = "forward", *, M: int, **options: Any) -> list[dict]:
@@ -261,7 +276,7 @@ def bound(op: str = "forward", *, M: int, **options: Any) -> list[dict]:
     Source: docs/theorems.md and docs/reading.md, with the paper of each theorem: Hong & Kung 1981, Saha & Ye 2024, Li et al.
     2024 (arXiv 2410.09397), and others.
     """
-    of_plans = [name for name in _OF_PLANS if options.get(name)]
+    of_plans = [name for name, default in _OF_PLANS.items() if options.get(name, default) not in (None, default)]
     if of_plans:
         raise InvalidProblem(f"{', '.join(of_plans)}: a bound holds for any schedule and tiles; leave it out, or ask redblue.plan")
     problem, _ = _problem(op, M=M, **options)

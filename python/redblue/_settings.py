@@ -55,12 +55,12 @@ _INT64 = range(-(2**63), 2**63)
 
 def whole(name: str, value: Any) -> int:
     """A whole number that C++ can hold. Tensors and arrays are refused: a plan that is kept would not see them change."""
-    if not isinstance(value, numbers.Integral) or int(value) not in _INT64:
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or int(value) not in _INT64:
         raise InvalidProblem(f"{name} = {value!r}: give a whole number of at most 63 bits")
     return int(value)
 
 
-def _whole_or_none(name: str, value: Any) -> Optional[int]:
+def whole_or_none(name: str, value: Any) -> Optional[int]:
     return None if value is None else whole(name, value)
 
 
@@ -81,6 +81,14 @@ def flag(name: str, value: Any) -> bool:
     if not isinstance(value, (bool, np.bool_, int)) or value not in (0, 1):
         raise InvalidProblem(f"{name} = {value!r}: give True or False")
     return bool(value)
+
+
+def outputs(name: str, value: Any, fields: Iterable[str]) -> tuple:
+    """The arrays that an option `out` of several holds."""
+    fields = tuple(fields)
+    if not isinstance(value, (tuple, list)) or len(value) != len(fields):
+        raise InvalidProblem(f"{name} is a {type(value).__name__}: give a tuple of {len(fields)} ({', '.join(fields)})")
+    return tuple(value)
 
 
 def tokens_first(layout: str) -> bool:
@@ -132,7 +140,7 @@ def edges_of(window: Optional[tuple]) -> tuple[Optional[int], Optional[int]]:
         left, right = window
     except (TypeError, ValueError):
         raise InvalidProblem(f"window = {window!r}: give (left, right), -1 or None where there is no edge") from None
-    left, right = _whole_or_none("window's left edge", left), _whole_or_none("window's right edge", right)
+    left, right = whole_or_none("window's left edge", left), whole_or_none("window's right edge", right)
     for edge in (left, right):
         if edge is not None and edge < -1:
             raise InvalidProblem(f"window = {window!r}: give (left, right), -1 or None where there is no edge")
@@ -161,7 +169,7 @@ _JUDGES: dict[str, tuple[type, Callable[[str, Any], Any]]] = {"bool": (bool, fla
 _CONVERT: dict[str, Callable[[str, Any], Any]] = {
     "alignment": lambda name, value: value if isinstance(value, str) else offset_of(value),
     "window": lambda name, value: None if value is None else edges_of(value),
-    "softcap": lambda name, value: value if type(value) is float else real(name, value or 0.0),
+    "softcap": lambda name, value: value if type(value) is float else 0.0 if value is None else real(name, value),
     "pattern": lambda name, value: tuple(value) if isinstance(value, list) else value,
     "threads": lambda name, value: default_threads() if value is None else whole(name, value),
 }
@@ -209,7 +217,7 @@ def patterns_of(pattern: Any) -> list:
 def problem_of(op: str, x: Sizes, s: Settings) -> Any:
     """The _core.Problem. Raises InvalidProblem where the options make no sense."""
     if op not in OPERATIONS:
-        raise InvalidProblem(f"operation {op!r}: give one of {', '.join(OPERATIONS)}")
+        raise InvalidProblem(f"op = {op!r}: give one of {', '.join(OPERATIONS)}")
     p = _core.Problem()
     p.op = op
     p.batch, p.heads, p.kv_heads, p.n_q, p.n_k, p.d, p.d_v = (whole(*size) for size in x._asdict().items())
@@ -224,7 +232,7 @@ def problem_of(op: str, x: Sizes, s: Settings) -> Any:
         if len(shape) > 4:
             raise InvalidProblem(f"bias has {len(shape)} dimensions: give at most 4")
         p.bias = (1,) * (4 - len(shape)) + shape
-    p.alibi, p.sinks = s.alibi, s.sinks
+    p.alibi, p.sinks = flag("alibi", s.alibi), flag("sinks", s.sinks)
     if s.pattern is not None:
         patterns = patterns_of(s.pattern)
         if not patterns and p.batch * p.heads > 0:
@@ -237,6 +245,15 @@ def problem_of(op: str, x: Sizes, s: Settings) -> Any:
     if s.approximate is not None:
         p.approximate(_text("approximate", s.approximate))
     return p
+
+
+def set_part(problem: Any, s: Settings, adds: bool) -> None:
+    """The problem is of a part of the keys; `adds`: its outputs are given. Words for the alignment say where all keys lie, and
+    the library asks for a number in their place."""
+    if isinstance(s.alignment, str):
+        problem.causal_offset = None
+    problem.require_offset_of_part()
+    problem.accumulate = adds
 
 
 def validated(op: str, x: Sizes, s: Settings) -> tuple[Any, bool]:
@@ -295,8 +312,8 @@ def used(lengths: Any, name: str, sequences: int) -> list:
 
 def wanted_of(s: Settings, type: str, compute: str) -> Any:
     w = _core.Wanted()
-    w.M, w.memory, w.max_workspace = (_whole_or_none(name, getattr(s, name)) for name in ("M", "memory", "max_workspace"))
-    w.schedule = _text("schedule", s.schedule or "")
+    w.M, w.memory, w.max_workspace = (whole_or_none(name, getattr(s, name)) for name in ("M", "memory", "max_workspace"))
+    w.schedule = "" if s.schedule is None else _text("schedule", s.schedule)
     w.threads = whole("threads", s.threads)
     w.reorder = s.order is None
     w.tensors, w.compute = _text("dtype", type), _text("compute", compute)

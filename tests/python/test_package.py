@@ -691,7 +691,7 @@ def test_a_bias_has_a_gradient_without_products(rng):
 def test_a_plan_says_which_of_its_sizes_is_wrong():
     for options, error, text in (
         ({"n": 3}, redblue.InvalidProblem, "and d"),
-        ({"n": 3.5, "d": 4}, redblue.InvalidProblem, "n_q = 3.5"),
+        ({"n": 3.5, "d": 4}, redblue.InvalidProblem, "n = 3.5"),
         ({"n": 3, "d": 4, "bias": 3}, redblue.InvalidProblem, "bias = 3"),
         ({"n": 3, "d": 4, "op": "bckward"}, redblue.InvalidProblem, "forward, backward"),
         ({"n": 3, "d": 4, "kvheads": 2}, TypeError, "kv_heads"),
