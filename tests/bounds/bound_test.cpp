@@ -7,11 +7,8 @@
 
 #include "bounds/pairs.hpp"
 #include "redblue/bounds/forward.hpp"
-#include "redblue/language/error.hpp"
-#include "redblue/planner/planner.hpp"
 #include "support/generators.hpp"
 #include "support/many_cases.hpp"
-#include "support/table.hpp"
 
 namespace redblue::test {
 namespace {
@@ -48,27 +45,7 @@ long double gain(long double N, long double K, long double M, long double L) {
   return L * N / G - (L - M);
 }
 
-Problem any_problem(int most = 600) {
-  const auto size = [](int n) { return *rc::gen::inRange(1, n); };
-  Problem p = problem(size(most), size(most), size(80), size(80));
-  p.batch = *rc::gen::inRange(1, 4);
-  p.kv_heads = *rc::gen::inRange(1, 4);
-  p.heads = *p.kv_heads * *rc::gen::inRange(1, 4);
-  draw_mask(p, most);
-  p.lse_required = *rc::gen::arbitrary<bool>();
-  return p;
-}
-
-TEST(Bounds, TableOfTheory41) {
-  const std::map<std::string, std::string> letters = {{"t", "trivial"}, {"s", "F'"}, {"v", "F''"}};
-  const auto table = table_of_theory_41();
-  ASSERT_EQ(table.size(), 24U);
-  for (const TableRow& row : table) {
-    const auto best = bound::best(forward_bounds(square(4096, std::stoll(row.at("d")), std::stoll(row.at("M")))));
-    EXPECT_EQ(best.words.str(), row.at("bound")) << "d = " << row.at("d") << ", M = " << row.at("M");
-    EXPECT_EQ(best.name, letters.at(row.at("bound_letter"))) << "d = " << row.at("d") << ", M = " << row.at("M");
-  }
-}
+Problem any_problem() { return test::any_problem(Operation::forward, 600); }
 
 TEST(Bounds, SayWhatTheyAre) {
   const std::vector<std::string> names = {"trivial", "F'", "F''", "G"};
@@ -80,20 +57,6 @@ TEST(Bounds, SayWhatTheyAre) {
     EXPECT_FALSE(bounds[i].algorithms.empty());
     EXPECT_FALSE(bounds[i].condition.empty());
     EXPECT_TRUE(bounds[i].holds);
-  }
-}
-
-RC_GTEST_PROP(Bounds, NeverAboveASchedule, ()) {
-  const Problem p = any_problem(250);  // larger windows take long to plan
-  for (const index_t M : {64, 400, 3000, 20000, 200000}) {
-    plan::Options options;
-    options.M = M;
-    try {
-      const plan::Plan plan = plan::make_plan(p, options);
-      for (const plan::Row& row : plan.rows)
-        for (const bound::Bound& b : plan.bounds) RC_ASSERT(!b.holds || row.io.total() >= b.words);
-    } catch (const CapacityError&) {  // nothing runs in so few words
-    }
   }
 }
 

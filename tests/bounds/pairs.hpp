@@ -7,6 +7,7 @@
 #include "redblue/bounds/bound.hpp"
 #include "redblue/problem/problem.hpp"
 #include "redblue/problem/sequences.hpp"
+#include "support/generators.hpp"
 
 namespace redblue::test {
 
@@ -66,6 +67,27 @@ inline void draw_mask(Problem& p, int most) {
   RC_LOG() << "causal " << p.causal << " offset " << p.causal_offset.value_or(p.n_k - p.n_q) << " window "
            << p.window_left.value_or(-1) << ' ' << p.window_right.value_or(-1) << " prefix " << p.prefix
            << " sequences " << p.several() << '\n';
+}
+
+/// A problem of this operation, of at most `most` queries and keys.
+inline Problem any_problem(Operation op, int most = 400) {
+  const auto size = [](int n) { return *rc::gen::inRange(1, n); };
+  Problem p = problem(size(most), size(most), size(80), size(80));
+  p.op = op;
+  p.batch = size(4);
+  p.heads = size(4);
+  if (op == Operation::backward_w) p.d_in = size(60);
+  if (is_projected(op))
+    p.sources = *rc::gen::element(Sources::distinct, Sources::shared, Sources::self);
+  else
+    p.heads *= *(p.kv_heads = size(4));
+  if (p.sources == Sources::self) p.n_k = p.n_q;
+  draw_mask(p, most);
+  if (!follows_forward(op)) p.lse_required = *rc::gen::arbitrary<bool>();
+  RC_LOG() << name_of(op) << ' ' << name_of(p.sources) << " batch " << p.batch << " heads " << p.heads << " of "
+           << p.kv_heads.value_or(p.heads) << " n_q " << p.n_q << " n_k " << p.n_k << " d " << p.d << " d_v " << p.d_v
+           << " d_in " << p.d_in << '\n';
+  return p;
 }
 
 }  // namespace redblue::test
