@@ -9,7 +9,7 @@
 #include "fuzz/targets.hpp"
 #include "fuzz/trace_target.hpp"
 
-// The fuzzers' corpora without a fuzzer: seeds by tests/fuzz/make_corpus.py (ok_*, bad_*) and findings (fuzz_*).
+// The fuzzers' corpora without a fuzzer: ok_* must be accepted, bad_* must be refused, fuzz_* are findings.
 namespace redblue::fuzz {
 namespace {
 

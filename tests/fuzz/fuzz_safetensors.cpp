@@ -1,4 +1,4 @@
-// clang++-19 -std=c++20 -O1 -g -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all -Iinclude \
+// clang++-19 -std=c++20 -O1 -g -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all -I. \
 //   -DFMT_HEADER_ONLY tests/fuzz/fuzz_safetensors.cpp redblue/files/*.cpp redblue/language/words.cpp -o fuzz_safetensors
 // ./fuzz_safetensors -dict=tests/fuzz/safetensors.dict -max_total_time=600 NEW_FINDINGS tests/fuzz/corpus/safetensors
 #include "targets.hpp"
