@@ -8,7 +8,6 @@
 #include "support/cases.hpp"
 #include "support/generators.hpp"
 #include "support/tolerance.hpp"
-#include "threads/pools.hpp"
 
 /// The forward pass with compute type bf16: every schedule against the definition in fp64, on inputs as rounded. With
 /// REDBLUE_ISA = avx512_bf16 K, V and the weights are multiplied as bf16, elsewhere as f32.
@@ -105,25 +104,6 @@ TEST(Bf16, EveryScheduleTakesEveryStrideOfRowsThatAreContiguous) {
     for (const Strides out : first_of<Strides>({kAllStrides.rbegin(), kAllStrides.rend()}))
       for (const Problem& p : {grouped(problem(21, 35, 6, 5)), causal(grouped(problem(21, 35, 6, 5)))})
         check(with_lse(p), in, out);
-}
-
-TEST(Bf16, AnyNumberOfThreadsGivesTheSameBits) {
-  AllAtOnce pool;
-  for (const Problem& p : {with_lse(grouped(problem(21, 35, 6, 5))), with_lse(causal(problem(50, 70, 19, 21)))}) {
-    const Case wanted(p, Strides::bshd, Strides::bshd);
-    for (const plan::Plan& plan : bf16_plans(p)) {
-      SCOPED_TRACE(text_of(plan));
-      Arrays alone = wanted.arrays, together = wanted.arrays;
-      RunOptions options;
-      options.compute = DType::bf16;
-      options.pool = &pool;
-      options.threads = 1;
-      run(plan, alone.inputs(), alone.outputs(), options);
-      options.threads = 3;
-      run(plan, together.inputs(), together.outputs(), options);
-      EXPECT_TRUE(together.o.memory() == alone.o.memory() && together.lse.memory() == alone.lse.memory());
-    }
-  }
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include "redblue/verify/verify.hpp"
 #include "runtime/arrays.hpp"
+#include "runtime/filled.hpp"
 #include "runtime/plans.hpp"
 #include "runtime/problems.hpp"
 #include "support/cases.hpp"
@@ -78,32 +79,13 @@ TEST(HugeScores, TheLargestHasAllTheWeightInEverySchedule) {
       }
 }
 
-/// The arrays of a backward pass whose forward pass comes first.
-struct Backward {
-  Arrays forward;
-  Array dO, dQ, dK, dV;
-
-  Backward(const Problem& p, DType type, const Data& x)
-      : forward(p, type, type),
-        dO(type, {1, 1, p.n_q, p.d_v}, Strides::bhsd),
-        dQ(type, {1, 1, p.n_q, p.d}, Strides::bhsd),
-        dK(type, {1, 1, p.n_k, p.d}, Strides::bhsd),
-        dV(type, {1, 1, p.n_k, p.d_v}, Strides::bhsd) {
-    forward.q.set(x.q), forward.k.set(x.k), forward.v.set(x.v);
-    dO.set(std::vector<double>(static_cast<std::size_t>(p.n_q * p.d_v), 1.0));
-  }
-  Tensors tensors() {
-    Tensors t;
-    t[SlowArray::Q] = forward.q.tensor();
-    t[SlowArray::K] = forward.k.tensor();
-    t[SlowArray::V] = forward.v.tensor();
-    t[SlowArray::dO] = dO.tensor();
-    t[SlowArray::dQ] = dQ.tensor();
-    t[SlowArray::dK] = dK.tensor();
-    t[SlowArray::dV] = dV.tensor();
-    return t;
-  }
-};
+/// The arrays of a backward pass whose forward pass comes first; dO is all ones.
+Filled backward_of(const plan::Plan& plan, DType type, const Data& x) {
+  Filled a(plan.problem, type, Strides::bhsd);
+  a.arrays.at(SlowArray::Q).set(x.q), a.arrays.at(SlowArray::K).set(x.k), a.arrays.at(SlowArray::V).set(x.v);
+  a.arrays.at(SlowArray::dO).set(std::vector<double>(static_cast<std::size_t>(a.p.n_q * a.p.d_v), 1.0));
+  return a;
+}
 
 std::vector<plan::Plan> backward_plans(Problem p) {
   p.op = Operation::backward;
@@ -136,11 +118,12 @@ TEST(HugeScores, GradientsAreThoseOfTheLargest) {
         }
         for (const plan::Plan& plan : backward_plans(x.p)) {
           SCOPED_TRACE(text_of(plan) + ", scores of " + std::to_string(size) + " in " + std::string(name_of(compute)));
-          Backward a(x.p, compute, x.data);
+          Filled a = backward_of(plan, compute, x.data);
           RunOptions options;
           options.compute = compute;
           run(plan, a.tensors(), options);
-          const auto dQ = a.dQ.get(), dK = a.dK.get(), dV = a.dV.get();
+          const auto dQ = a.arrays.at(SlowArray::dQ).get(), dK = a.arrays.at(SlowArray::dK).get(),
+                     dV = a.arrays.at(SlowArray::dV).get();
           for (std::size_t i = 0; i < dV.size(); ++i) {
             const std::size_t key = i / static_cast<std::size_t>(x.p.d_v);
             ASSERT_NEAR(dV[i], rows[key], most[key]) << "dV of key " << key;
@@ -204,9 +187,10 @@ TEST(HugeScores, OfAnyDataGiveFiniteNumbers) {
       }
       for (const plan::Plan& plan : backward_plans(p)) {
         SCOPED_TRACE(text_of(plan) + ", scores of " + std::to_string(size));
-        Backward a(p, DType::f32, x);
+        Filled a = backward_of(plan, DType::f32, x);
         run(plan, a.tensors());
-        for (const auto& gradient : {a.dQ.get(), a.dK.get(), a.dV.get()})
+        for (const auto& gradient :
+             {a.arrays.at(SlowArray::dQ).get(), a.arrays.at(SlowArray::dK).get(), a.arrays.at(SlowArray::dV).get()})
           for (const double g : gradient) ASSERT_TRUE(std::isfinite(g));
       }
     }
@@ -245,12 +229,12 @@ TEST(HugeScores, RowsOfMinusInfinityGiveZero) {
         for (const plan::Plan& plan : backward_plans(p)) {
           SCOPED_TRACE(text_of(plan) + " in " + std::string(name_of(compute)) +
                        (all ? ", all rows" : ", the last row"));
-          Backward a(p, compute, x);
+          Filled a = backward_of(plan, compute, x);
           run(plan, a.tensors(), options);
-          const auto dQ = a.dQ.get();
+          const auto dQ = a.arrays.at(SlowArray::dQ).get();
           for (std::size_t i = 0; i < dQ.size(); ++i)
             EXPECT_TRUE(all || i >= dQ.size() - static_cast<std::size_t>(p.d) ? dQ[i] == 0 : std::isfinite(dQ[i]));
-          for (const auto& gradient : {a.dK.get(), a.dV.get()})
+          for (const auto& gradient : {a.arrays.at(SlowArray::dK).get(), a.arrays.at(SlowArray::dV).get()})
             for (const double g : gradient) EXPECT_TRUE(all ? g == 0 : std::isfinite(g)) << g;
         }
       }

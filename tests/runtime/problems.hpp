@@ -3,6 +3,8 @@
 #include <limits>
 #include <optional>
 #include <random>
+#include <utility>
+#include <vector>
 
 #include "redblue/masks/patterns.hpp"
 #include "redblue/problem/problem.hpp"
@@ -33,6 +35,19 @@ inline Problem windowed(Problem p, std::optional<index_t> left, std::optional<in
   p.window_left = left;
   p.window_right = right;
   p.prefix = prefix;
+  return p;
+}
+
+/// With a bias for each pair of a head, a softcap and slopes.
+inline Problem modified(Problem p) {
+  p.bias = {1, p.heads, p.n_q, p.n_k};
+  p.softcap = 2;
+  p.alibi = true;
+  return p;
+}
+inline Problem padded(Problem p, std::vector<index_t> queries, std::vector<index_t> keys) {
+  p.seqused_q = std::move(queries);
+  p.seqused_k = std::move(keys);
   return p;
 }
 

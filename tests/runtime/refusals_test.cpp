@@ -4,6 +4,7 @@
 #include "runtime/arrays.hpp"
 #include "runtime/plans.hpp"
 #include "support/generators.hpp"
+#include "support/refusal.hpp"
 
 namespace redblue::test {
 namespace {
@@ -22,44 +23,7 @@ Problem grouped() {
 
 /// The message of the error that the run must end in.
 std::string refusal(const plan::Plan& plan, const Inputs& in, const Outputs& out, const RunOptions& options = {}) {
-  try {
-    run(plan, in, out, options);
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "accepted";
-}
-
-TEST(Run, RefusesTensorsOfAnyOtherShape) {
-  const plan::Plan plan = some_plan(grouped());
-  Arrays a(grouped(), DType::f32, DType::f32);
-  for (std::size_t axis = 0; axis < 4; ++axis)
-    for (const index_t change : {-1, 1})
-      for (const char* name : {"q", "k", "v", "o", "lse"}) {
-        Inputs in = a.inputs();
-        Outputs out = a.outputs();
-        Tensor& t = name == std::string("q")   ? in.q
-                    : name == std::string("k") ? in.k
-                    : name == std::string("v") ? in.v
-                    : name == std::string("o") ? out.o
-                                               : out.lse;
-        t.shape[axis] += change;
-        EXPECT_THAT(refusal(plan, in, out),
-                    AllOf(HasSubstr(std::string("tensor ") + name + " is ["), HasSubstr("the problem wants [")))
-            << axis;
-      }
-  EXPECT_FALSE(refusal(plan, a.inputs(), a.outputs()) != "accepted");
-}
-
-TEST(Run, RefusesTensorsWithoutData) {
-  const plan::Plan plan = some_plan(grouped());
-  Arrays a(grouped(), DType::f32, DType::f32);
-  Inputs in = a.inputs();
-  in.k.data = nullptr;
-  EXPECT_THAT(refusal(plan, in, a.outputs()), HasSubstr("tensor k has no data"));
-  Outputs out = a.outputs();
-  out.o.data = nullptr;
-  EXPECT_THAT(refusal(plan, a.inputs(), out), HasSubstr("tensor o has no data"));
+  return refusal_of([&] { run(plan, in, out, options); });
 }
 
 TEST(Run, RefusesArithmeticInNarrowTypes) {
@@ -72,28 +36,14 @@ TEST(Run, RefusesArithmeticInNarrowTypes) {
   }
 }
 
-TEST(Run, RefusesOutputsThatOverlapAnything) {
+/// The last word of a view that runs backwards is its first.
+TEST(Run, RefusesAnOutputThatRunsBackwardsIntoAnInput) {
   const Problem p = problem(4, 4, 4, 4);
-  const plan::Plan plan = some_plan(p);
   std::vector<float> pool(1000);
   const auto at = [&](std::size_t word) { return Tensor(std::span(pool).subspan(word), {1, 1, 4, 4}); };
-  const auto lse_at = [&](std::size_t word) { return Tensor(std::span(pool).subspan(word), {1, 1, 4, 1}); };
-  const Inputs in{at(0), at(16), at(32)};
-  EXPECT_EQ(refusal(plan, in, {at(48), Tensor()}), "accepted");
-  const struct {
-    Outputs out;
-    const char *output, *other;
-  } cases[] = {
-      {{at(0), Tensor()}, "output o", "overlaps q"},      {{at(31), Tensor()}, "output o", "overlaps k"},
-      {{at(47), Tensor()}, "output o", "overlaps v"},     {{at(48), lse_at(15)}, "output lse", "overlaps q"},
-      {{at(48), lse_at(63)}, "output lse", "overlaps o"},
-  };
-  for (const auto& c : cases) EXPECT_THAT(refusal(plan, in, c.out), AllOf(HasSubstr(c.output), HasSubstr(c.other)));
-
-  // The last word of a view that runs backwards is its first.
   Tensor backwards = at(59);
   backwards.strides = {0, 0, -4, 1};
-  EXPECT_THAT(refusal(plan, in, {backwards, Tensor()}), HasSubstr("output o overlaps v"));
+  EXPECT_THAT(refusal(some_plan(p), {at(0), at(16), at(32)}, {backwards, Tensor()}), HasSubstr("output o overlaps v"));
 }
 
 TEST(Run, RefusesAWorkspaceThatOverlapsATensor) {
@@ -138,14 +88,6 @@ TEST(Run, RefusesLseThatThePlanDoesNotWrite) {
   EXPECT_EQ(refusal(plan::make_plan(p, o), a.inputs(), a.outputs()), "accepted");
 }
 
-TEST(Run, RefusesOutputsThatOverlapThemselves) {
-  const Problem p = problem(4, 4, 4, 4);
-  Arrays a(p, DType::f32, DType::f32);
-  Outputs out = a.outputs();
-  out.o.strides[2] = 3;  // the last word of each row is the first of the next
-  EXPECT_THAT(refusal(some_plan(p), a.inputs(), out), HasSubstr("output o overlaps itself"));
-}
-
 TEST(Run, RefusesWorkspaceThatThisMachineDoesNotHave) {
   const Problem p = problem(1 << 20, 1 << 20, 1, 1);  // 2^40 scores
   plan::Options o;
@@ -170,19 +112,16 @@ TEST(Tensor, StaysWithinItsRange) {
   EXPECT_EQ(Tensor(words, {1, 2, 3, 4}, {24, 4, 8, 1}).strides[2], 8);
   const std::array<double, 4> constant{};
   EXPECT_EQ(Tensor(constant, {1, 1, 2, 2}).dtype, DType::f64);
-  const auto refused = [&](const auto& make) {
-    try {
-      make();
-    } catch (const InvalidProblem& e) {
-      return std::string(e.what());
-    }
-    return std::string("taken");
-  };
-  EXPECT_THAT(refused([&] { Tensor(words, {1, 2, 3, 5}); }), HasSubstr("from word 0 to word 29 of 24"));
-  EXPECT_THAT(refused([&] { Tensor(words, {1, 2, 3, 4}, {24, 12, 5, 1}); }), HasSubstr("to word 25 of 24"));
-  EXPECT_THAT(refused([&] { Tensor(words, {1, 2, 3, 4}, {24, 12, -4, 1}); }), HasSubstr("from word -8"));
-  EXPECT_THAT(refused([&] { Tensor(words, {index_t{1} << 62, 2, 3, 4}); }), HasSubstr("give more words"));
-  EXPECT_THAT(refused([&] { Tensor(words, {1, index_t{1} << 62, 2, 4}); }), HasSubstr("give more words"));
+  EXPECT_THAT(refusal_of<InvalidProblem>([&] { Tensor(words, {1, 2, 3, 5}); }),
+              HasSubstr("from word 0 to word 29 of 24"));
+  EXPECT_THAT(refusal_of<InvalidProblem>([&] { Tensor(words, {1, 2, 3, 4}, {24, 12, 5, 1}); }),
+              HasSubstr("to word 25 of 24"));
+  EXPECT_THAT(refusal_of<InvalidProblem>([&] { Tensor(words, {1, 2, 3, 4}, {24, 12, -4, 1}); }),
+              HasSubstr("from word -8"));
+  EXPECT_THAT(refusal_of<InvalidProblem>([&] { Tensor(words, {index_t{1} << 62, 2, 3, 4}); }),
+              HasSubstr("give more words"));
+  EXPECT_THAT(refusal_of<InvalidProblem>([&] { Tensor(words, {1, index_t{1} << 62, 2, 4}); }),
+              HasSubstr("give more words"));
 }
 
 TEST(Tensor, OfConstWordsIsNoOutput) {

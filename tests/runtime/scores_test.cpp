@@ -13,17 +13,6 @@ Problem of(Operation op, Problem p) {
   p.op = op;
   return p;
 }
-Problem modified(Problem p) {
-  p.bias = {1, p.heads, p.n_q, p.n_k};
-  p.softcap = 2;
-  p.alibi = true;
-  return p;
-}
-Problem padded(Problem p, std::vector<index_t> queries, std::vector<index_t> keys) {
-  p.seqused_q = std::move(queries);
-  p.seqused_k = std::move(keys);
-  return p;
-}
 Problem packed(Problem p) {
   p.cu_seqlens_q = {0, 4, 4, 9};
   p.cu_seqlens_k = {0, 3, 5, 11};

@@ -6,7 +6,7 @@
 #include <thread>
 
 #include "redblue/language/error.hpp"
-#include "runtime/arrays.hpp"
+#include "runtime/filled.hpp"
 #include "runtime/plans.hpp"
 #include "runtime/problems.hpp"
 #include "support/cases.hpp"
@@ -28,35 +28,12 @@ Problem of(Operation op, Problem p) {
   return p;
 }
 
-/// The caller's memory, filled.
-struct Memory {
-  std::map<SlowArray, Array> arrays;
-
-  Memory(const Problem& p, DType dtype) {
-    std::mt19937_64 random(5);
-    for (const auto& list : {inputs_of(p), outputs_of(p)})
-      for (const SlowArray a : list) {
-        const auto shape = shape_of(p, a);
-        Array& array = arrays.emplace(a, Array(dtype, shape, Strides::bshd)).first->second;
-        std::vector<double> words = normal(shape[0] * shape[1] * shape[2] * shape[3], random);
-        if (a == SlowArray::lse)
-          for (double& w : words) w = 6 + std::abs(w);  // no weight overflows
-        array.set(words);
-      }
-  }
-  Tensors tensors() {
-    Tensors t;
-    for (auto& [a, array] : arrays) t[a] = array.tensor();
-    return t;
-  }
-};
-
 void expect_the_same_for_any_number_of_threads(const Problem& p, DType dtype, DType compute,
                                                const schedule::Multiples& multiple = {}) {
   static const auto pool = make_pool(8);
   for (const plan::Plan& plan : plans_of_every_schedule(p, multiple)) {
     SCOPED_TRACE(text_of(plan));
-    Memory alone(p, dtype);
+    Filled alone(p, dtype, Strides::bshd);
     RunOptions options;
     options.compute = compute;
     options.pool = pool.get();
@@ -67,7 +44,7 @@ void expect_the_same_for_any_number_of_threads(const Problem& p, DType dtype, DT
     EXPECT_EQ(one.threads, 1);
     EXPECT_EQ(one.most_per_thread, one.io.total());
     for (const int threads : cases<int>({2, 3, 5, 8})) {
-      Memory together(p, dtype);
+      Filled together(p, dtype, Strides::bshd);
       options.threads = threads;
       const Measured m = run(plan, together.tensors(), options);
       for (const SlowArray a : outputs_of(p))
@@ -85,13 +62,10 @@ void expect_the_same_for_any_number_of_threads(const Problem& p, DType dtype, DT
 
 TEST(ThreadsRun, GiveTheSameBitsAndCountsOnOneHead) {
   for (const Operation op : kOperations) {
-    if (is_projected(op)) {  // sequences that share X and Y; the third has no keys
-      Problem packed = problem(40, 33, 4, 4);
-      packed.cu_seqlens_q = {0, 9, 25, 31, 40};
-      packed.cu_seqlens_k = {0, 7, 25, 25, 33};
-      expect_the_same_for_any_number_of_threads(of(op, packed), DType::f32, DType::f32);
-    }
-    for (const Problem& shape : {problem(33, 41, 5, 3), causal(problem(37, 37, 4, 4)),
+    Problem packed = problem(40, 33, 4, 4);  // the third sequence has no keys
+    packed.cu_seqlens_q = {0, 9, 25, 31, 40};
+    packed.cu_seqlens_k = {0, 7, 25, 25, 33};
+    for (const Problem& shape : {packed, problem(33, 41, 5, 3), causal(problem(37, 37, 4, 4)),
                                  windowed(problem(40, 37, 4, 4), 9, 3, 5), patterned(problem(40, 37, 4, 4), 3)})
       expect_the_same_for_any_number_of_threads(of(op, shape), DType::f32, DType::f32);
   }
@@ -104,8 +78,8 @@ TEST(ThreadsRun, GiveTheSameBitsAndCountsInPanels) {
     for (const Problem& shape :
          {problem(150, 130, 8, 12), causal(problem(150, 150, 8, 8)), windowed(problem(150, 140, 8, 8), 60, 1)})
       expect_the_same_for_any_number_of_threads(of(op, shape), DType::f32, DType::f32, panels);
-  for (const Problem& shape :
-       {problem(150, 130, 32, 32), causal(problem(150, 150, 32, 16)), windowed(problem(150, 140, 32, 16), 60, 1)})
+  for (const Problem& shape : {problem(150, 130, 32, 32), causal(problem(150, 150, 32, 16)),
+                               windowed(problem(150, 140, 32, 16), 60, 1), with_heads(problem(21, 35, 6, 5), 2, 4, 2)})
     expect_the_same_for_any_number_of_threads(of(Operation::forward, shape), DType::bf16, DType::bf16, panels);
 }
 
@@ -138,7 +112,7 @@ TEST(ThreadsRun, GiveTheSameBitsWithTheForwardPassBefore) {
     options.pool = pool.get();
     std::vector<std::vector<unsigned char>> seen;
     for (const int threads : {1, 4}) {
-      Memory memory(p, DType::f32);
+      Filled memory(p, DType::f32, Strides::bshd);
       options.threads = threads;
       const Measured m = run(plan, memory.tensors(), options);
       EXPECT_EQ(m.io, plan.io());
@@ -155,7 +129,7 @@ struct Job {
   plan::Plan plan = plan::make_plan(p, {.M = 150});
 
   std::vector<unsigned char> dq(ThreadPool* pool, int threads, const std::function<void(double)>& progress = {}) const {
-    Memory memory(p, DType::f32);
+    Filled memory(p, DType::f32, Strides::bshd);
     RunOptions options;
     options.pool = pool;
     options.threads = threads;
@@ -215,14 +189,14 @@ TEST(ThreadsRun, RefuseANumberOfThreadsThatIsNone) {
 TEST(ThreadsRun, AreNoMoreThanThePoolHasAndTheWorkIsWorth) {
   const Job job;
   const auto pool = make_pool(3);
-  Memory memory(job.p, DType::f32);
+  Filled memory(job.p, DType::f32, Strides::bshd);
   RunOptions options;
   options.pool = pool.get();
   options.threads = 100;
   EXPECT_EQ(run(job.plan, memory.tensors(), options).threads, 3);
   options.threads = 0;
   EXPECT_EQ(run(plan::make_plan(of(Operation::forward, problem(4, 4, 4, 4)), {.M = 100}),
-                Memory(of(Operation::forward, problem(4, 4, 4, 4)), DType::f32).tensors(), options)
+                Filled(of(Operation::forward, problem(4, 4, 4, 4)), DType::f32, Strides::bshd).tensors(), options)
                 .threads,
             1);
 }
