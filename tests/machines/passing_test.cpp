@@ -67,6 +67,7 @@ void say_everything(M& m) {
     w.read_hint(kPassed);
     const auto loaded = w.load(kPassed);
     const auto fresh = w.alloc(kPassedBack);
+    const auto nowhere = w.alloc(SlowArray::S, {2, 2});  // no room for a block, no hint
     w.compute(kernel::Copy{}, fresh, loaded);
     EXPECT_EQ(decide(w, loaded.part({1, 1}), 9), 7);
     w.store(fresh, kPassedBack);
@@ -83,8 +84,8 @@ std::vector<std::string> heard_through(const Wrap& wrap) {
 }
 
 TEST(Passing, EveryOperationAndEveryHintReachesTheMachineBehind) {
-  const std::vector<std::string> once{"read_hint 5 2", "open",  "read",   "open",  "store_hint 1 1", "run",
-                                      "read_index",    "write", "modify", "close", "close"};
+  const std::vector<std::string> once{"read_hint 5 2", "open",  "read",   "open",  "store_hint 1 1", "open", "run",
+                                      "read_index",    "write", "modify", "close", "close",          "close"};
   std::vector<std::string> all = once;
   all.insert(all.end(), once.begin(), once.end());
   EXPECT_EQ(heard_through([](Recorder& r) { say_everything(r); }), all);

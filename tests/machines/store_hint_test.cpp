@@ -4,55 +4,17 @@
 #include <vector>
 
 #include "redblue/kernels/attention.hpp"
-#include "redblue/machines/any.hpp"
-#include "redblue/machines/counting.hpp"
-#include "redblue/machines/observed.hpp"
 #include "redblue/machines/ram/ram.hpp"
 
-/// The hint where a tile may be stored.
+/// The hint where a tile may be stored. That it passes through machines: passing_test.cpp.
 namespace redblue::test {
 namespace {
 
 using kernel::OnlineAttention;
 using kernel::SoftmaxInit;
-using machine::Any;
-using machine::Counted;
-using machine::Null;
-using machine::Observed;
 using machine::Ram;
 using machine::SlowMemory;
 using machine::Storage;
-
-/// Remembers the hints that it gets: the tile, and the row of the block.
-class Hinted : public Null {
- public:
-  index_t open(SlowArray, Shape, Layout) { return depth_++; }
-  void close(index_t, SlowArray, Shape) { --depth_; }
-  void store_hint(index_t depth, const Block& b) { hints.emplace_back(depth, b.row); }
-  template <class Body>
-  void each(index_t n, const Body& body) {
-    for (index_t i = 0; i < n; ++i) body(*this, i);
-  }
-
-  std::vector<std::pair<index_t, index_t>> hints;
-
- private:
-  index_t depth_ = 0;
-};
-
-TEST(StoreHint, ReachesTheMachineThroughThoseThatARunPutsAroundIt) {
-  constexpr Block kBlock{.array = SlowArray::O, .row = 5, .shape = {3, 4}};
-  Hinted base;
-  Counted<Hinted> counted(base);
-  const Observed<Counted<Hinted>>::Callback nothing;
-  Observed<Counted<Hinted>> observed(counted, nothing);
-  Any any(observed);
-  const auto Q = any.load(kBlock);
-  const auto S = any.alloc(SlowArray::S, {2, 2});
-  EXPECT_TRUE(base.hints.empty()) << "no room for a block, no hint";
-  const auto O = any.alloc(kBlock);
-  EXPECT_EQ(base.hints, (std::vector<std::pair<index_t, index_t>>{{2, 5}}));
-}
 
 View<float> output;  ///< as the body below got it
 
