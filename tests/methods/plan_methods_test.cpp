@@ -4,6 +4,7 @@
 #include "redblue/language/error.hpp"
 #include "redblue/methods/approximations.hpp"
 #include "redblue/planner/planner.hpp"
+#include "support/refusal.hpp"
 
 /// Plans of published approximations: words and footprints against the figures that are known for them.
 namespace redblue::test {
@@ -21,6 +22,10 @@ struct MethodFigures {
   std::string_view method;
   index_t words, footprint;
 };
+
+void expect_refused(const Problem& p, std::string_view why) {
+  EXPECT_THAT(refusal_of([&] { plan::make_plan(p, {.M = 100000}); }), testing::HasSubstr(std::string(why)));
+}
 
 }  // namespace
 
@@ -140,6 +145,10 @@ TEST(MethodPlans, ReadMethodsFromTexts) {
   EXPECT_EQ(method_of(head("coreset:rank=8,seed=7,carried,block=64,tau=balanced")),
             Method((Coreset{64, 8, true, true, 7})));
   EXPECT_EQ(method_of(head("coreset:block=64,rank=8,tau=1")), Method((Coreset{64, 8, false, false, 0})));
+  EXPECT_EQ(method_of(head("smyrf").sizes()), Method(Smyrf{4, 64, 0}));
+  EXPECT_EQ(method_of(head("smyrf:cluster=32,seed=5,rounds=2")), Method(Smyrf{2, 32, 5}));
+  EXPECT_EQ(method_of(head("hyper:samples=256").sizes()), Method(HyperAttention{64, 256, 7, 0}));
+  EXPECT_EQ(method_of(head("reformer:rounds=8,chunk=32,buckets=16,seed=1")), Method(Reformer{8, 32, 16, 1}));
   EXPECT_EQ(polynomial_of(head("2:1.0"))->degree(), 2);
   for (const Fit fit : {Fit::taylor, Fit::chebyshev, Fit::minimax})
     for (const char* rows : {"", ",rows", ",exact-keys=3"}) {
@@ -187,73 +196,151 @@ TEST(MethodPlans, ReadMethodsFromTexts) {
                                        "coreset:rank=8",
                                        "coreset:block=64,rank=8,tau=2",
                                        "coreset:block=64,rank=8,tau=1,tau=balanced",
+                                       "smyrf:4",
+                                       "smyrf:rounds",
+                                       "smyrf:rounds=",
+                                       "smyrf:rounds=2,rounds=3",
+                                       "smyrf:",
+                                       "smyrf:block=3",
+                                       "hyper:cluster=3",
                                        "reformer:4",
+                                       "reformer:rounds=4,",
                                        "performer:64,seed=1,seed=2",
                                        ":4",
                                        ","})
-    try {
-      head(wrong);
-      ADD_FAILURE() << wrong;
-    } catch (const InvalidProblem& e) {
-      EXPECT_THAT(e.what(), testing::HasSubstr("performer:FEATURES")) << wrong;
-    }
+    EXPECT_THAT(refusal_of<InvalidProblem>([&] { head(wrong); }), testing::HasSubstr("performer:FEATURES")) << wrong;
+}
+
+/// n = 512, d = d_v = 32: R + W at the footprint of the table.
+TEST(HashingPlans, HaveTheFiguresOfTheTable) {
+  for (const MethodFigures& line :
+       {MethodFigures{"reformer:rounds=1", 71744, 8292}, MethodFigures{"reformer:rounds=4", 290048, 8292},
+        MethodFigures{"reformer:rounds=8,chunk=32", 564480, 4164}, MethodFigures{"smyrf:rounds=1", 104448, 4164},
+        MethodFigures{"smyrf:rounds=4", 368640, 4164}, MethodFigures{"smyrf:rounds=8", 720896, 4164},
+        MethodFigures{"smyrf:rounds=4,cluster=128", 368640, 8260}, MethodFigures{"hyper:samples=64", 106560, 8260},
+        MethodFigures{"hyper:samples=256", 119040, 20548},
+        MethodFigures{"hyper:block=128,samples=128", 110720, 16452}}) {
+    const plan::Plan plan = plan::make_plan(head(line.method), {.M = line.footprint});
+    EXPECT_EQ(plan.row().io.total(), line.words) << line.method;
+    EXPECT_EQ(plan.row().footprint, line.footprint) << line.method;
+    EXPECT_EQ(plan.rows.size(), 1U);
+    // With less, keys pass one by one, for several blocks of queries of a cluster: more words.
+    EXPECT_GT(plan::make_plan(head(line.method), {.M = line.footprint - 1}).row().io.total(), line.words)
+        << line.method;
+  }
+}
+
+/// The worked figure of the notes: one pass of hashing for all rounds, rounds merged as they come.
+TEST(HashingPlans, ReformerOfTheNotes) {
+  const Problem p = head("reformer:rounds=4,buckets=128", 4096, 64);
+  EXPECT_EQ(plan::make_plan(p, {.M = 20000}).row().io.total(), 4'317'440);
+}
+
+/// K is not read, so no bound may count it; under a causal mask the last value is read by no row but its own, which
+/// weighs itself only where it sees nothing else.
+TEST(HashingPlans, ReformerIsNotBoundedByWordsOfK) {
+  Problem p = head("reformer:rounds=1,chunk=64,buckets=4", 64, 16);
+  const plan::Plan plan = plan::make_plan(p, {.M = 5000});
+  EXPECT_EQ(plan.bound.words, 3 * 64 * 16);
+  EXPECT_EQ(plan::make_plan(head("smyrf:cluster=64", 64, 16), {.M = 5000}).bound.words, 4 * 64 * 16);
+  p.causal = true;
+  EXPECT_EQ(plan::make_plan(p, {.M = 5000}).bound.words, 3 * 64 * 16 - 16);
+  // Of two rows either has the value of the other, whatever they are.
+  EXPECT_EQ(plan::make_plan(head("reformer:rounds=1,chunk=2,buckets=2", 2, 16), {.M = 5000}).bound.words, 64);
+}
+
+/// Runs of pairs in slow memory where n pairs do not fit: each pass over them reads and writes 2 n words for each side.
+TEST(HashingPlans, SortsMergeRunsWhereRowsDoNotFit) {
+  const Problem p = head("smyrf:rounds=1,cluster=8", 512, 4);
+  const auto words = [&](index_t M) { return plan::make_plan(p, {.M = M}).row().io.total(); };
+  const Words in_one_run = words(2 * 512 + 2), one_pass = words(2 * 512 + 1);
+  EXPECT_EQ(one_pass - in_one_run, 8 * 512);  // 2 n read and written, of queries and of keys
+  const plan::Row row = plan::make_plan(p, {.M = 90}).row();
+  EXPECT_EQ(row.io.reads[index_of(SlowArray::runs)], row.io.writes[index_of(SlowArray::runs)]);
+  EXPECT_EQ(words(90) - in_one_run, 8 * 512);  // 12 runs of 44 pairs, merged at once
+}
+
+/// A number that nobody gave is no reason to refuse a short head; one that was given is.
+TEST(HashingPlans, DefaultsFitShortHeads) {
+  const std::vector<std::pair<std::string_view, Method>> of_40{
+      {"smyrf", Smyrf{4, 40, 0}}, {"hyper", HyperAttention{40, 40, 7, 0}}, {"reformer", Reformer{4, 40, 16, 0}}};
+  for (const auto& [text, method] : of_40) {
+    const Problem p = head(text, 40, 4);
+    EXPECT_EQ(method_of(p.sizes()), method);
+    EXPECT_NO_THROW(plan::make_plan(p, {.M = 6000})) << text;
+    Problem read = p;
+    read.approximate(p.approximate_text());
+    EXPECT_EQ(method_of(read), method);
+  }
+  expect_refused(head("smyrf:cluster=64", 40, 4), "cluster = 64: give a number from 1 to 40");
 }
 
 TEST(MethodPlans, RefuseWhatTheyCannotDo) {
-  const auto refused = [](Problem p, std::string_view why) {
-    try {
-      plan::make_plan(p, {.M = 100000});
-      ADD_FAILURE() << why;
-    } catch (const Error& e) {
-      EXPECT_THAT(e.what(), testing::HasSubstr(std::string(why)));
-    }
-  };
-  refused(head("linformer:513"), "from 1 to 512");
-  refused(head("performer:0"), "features = 0");
-  refused(head("nystroem:64,iterations=0"), "iterations = 0");
-  refused(head("coreset:block=513,rank=8"), "block = 513: give a number from 1 to 512");
-  refused(head("coreset:block=64,rank=65"), "rank = 65: give a number from 1 to 64");
-  refused(head("coreset:block=64,rank=513,carried"), "rank = 513: give a number from 1 to 512");
-  refused(head("sample:513"), "keys = 513: give a number from 1 to 512");
+  expect_refused(head("linformer:513"), "from 1 to 512");
+  expect_refused(head("performer:0"), "features = 0");
+  expect_refused(head("nystroem:64,iterations=0"), "iterations = 0");
+  expect_refused(head("coreset:block=513,rank=8"), "block = 513: give a number from 1 to 512");
+  expect_refused(head("coreset:block=64,rank=65"), "rank = 65: give a number from 1 to 64");
+  expect_refused(head("coreset:block=64,rank=513,carried"), "rank = 513: give a number from 1 to 512");
+  expect_refused(head("sample:513"), "keys = 513: give a number from 1 to 512");
   EXPECT_THROW(head("1:1,gaussian"), InvalidProblem);  // the spread is read off squares
   EXPECT_THROW(head("2:1,exact-keys=3,cluster=4"), InvalidProblem);
   EXPECT_THROW(head("2:1,cluster=-4"), InvalidProblem);
   EXPECT_THROW(head("2:1,cluster=0"), InvalidProblem);
-  refused(head("2:1,cluster=512"), "with one cluster of all 512 keys");
-  for (const char* text : {"2:-1,gaussian", "2:-1,rows"}) try {
-      head(text);
-      ADD_FAILURE() << text;
-    } catch (const InvalidProblem& e) {
-      EXPECT_THAT(e.what(), testing::HasSubstr("range = -1 ")) << text;  // as it was given, not a step of a grid
-    }
+  expect_refused(head("2:1,cluster=512"), "with one cluster of all 512 keys");
+  for (const char* text : {"2:-1,gaussian", "2:-1,rows"})  // as it was given, not a step of a grid
+    EXPECT_THAT(refusal_of<InvalidProblem>([&] { head(text); }), testing::HasSubstr("range = -1 ")) << text;
   EXPECT_THROW(head("2:1,cluster=4,seed=-1"), InvalidProblem);
   Problem p = head("2:1,cluster=64");
   p.heads = 4;
   p.kv_heads = 2;
-  refused(p, "each head needs keys and values of its own");
+  expect_refused(p, "each head needs keys and values of its own");
   p = head("linformer:64");
   p.causal = true;
-  refused(p, "knows no mask");
+  expect_refused(p, "knows no mask");
   p = head("coreset:block=64,rank=8");
   p.causal = true;
-  refused(p, "knows no mask");
+  expect_refused(p, "knows no mask");
   p = head("nystroem:64");
   p.heads = 4;
   p.kv_heads = 2;
-  refused(p, "each head needs keys and values of its own");
+  expect_refused(p, "each head needs keys and values of its own");
   p = head("performer:64");
   p.op = Operation::backward;
-  refused(p, "it is for forward");
+  expect_refused(p, "it is for forward");
   p = head("performer:64");
   p.scale = -1;
-  refused(p, "give a positive one");
+  expect_refused(p, "give a positive one");
   p = head("linear");
   p.scale = 0.5;  // would be ignored
   EXPECT_THROW(p.validate(), InvalidProblem);
   for (const char* text : {"0:1", "13:1", "40:1", "13:1,rows"}) EXPECT_THROW(head(text), InvalidProblem) << text;
+  expect_refused(head("smyrf:rounds=0"), "rounds = 0: give a number from 1");
+  expect_refused(head("smyrf:cluster=513"), "cluster = 513: give a number from 1 to 512");
+  expect_refused(head("hyper:samples=513"), "samples = 513");
+  expect_refused(head("hyper:planes=21"), "planes = 21: give a number from 1 to 20");
+  expect_refused(head("reformer:buckets=7"), "buckets = 7: give an even number");
+  p = head("reformer");
+  p.n_k = 500;
+  expect_refused(p, "n_q must be n_k");
+  p = head("reformer");
+  p.window_left = 3;
+  expect_refused(p, "no mask but the causal one");
+  p = head("hyper");
+  p.causal = true;
+  expect_refused(p, "knows no mask");
+  for (const std::string_view method : {"smyrf", "hyper", "reformer"}) {
+    p = head(method);
+    p.heads = 4;
+    p.kv_heads = 2;
+    expect_refused(p, "each head needs keys and values of its own");
+    p = head(method);
+    p.op = Operation::backward;
+    expect_refused(p, "it is for forward");
+  }
   p = head("linear");
   p.window_left = 3;
-  refused(p, "from the first on");
+  expect_refused(p, "from the first on");
 }
 
 }  // namespace redblue::test

@@ -1,41 +1,22 @@
 #include <gtest/gtest.h>
 
-#include "redblue/methods/approximations.hpp"
-#include "redblue/runtime/run.hpp"
-#include "redblue/verify/verify.hpp"
-#include "runtime/filled.hpp"
-#include "runtime/plans.hpp"
+#include "methods/runs.hpp"
 #include "runtime/problems.hpp"
-#include "support/generators.hpp"
 
 namespace redblue::test {
 namespace {
 
-/// Words as planned, numbers as the oracle says, in both arithmetic types.
+/// Every schedule, with the least memory, with some more, and with plenty.
 void check(Problem p, std::string_view method, int threads) {
   p.approximate(method);
-  index_t ran = 0;
-  for (const auto& s : plan::Registry::built_in().of(p.op))
-    for (const plan::Plan& plan : plans_of(p, s->name))
-      for (const DType type : {DType::f64, DType::f32, DType::bf16}) {
-        SCOPED_TRACE(std::string(method) + " " + std::string(name_of(type)));
-        Filled filled(p, type, Strides::bhsd);
-        RunOptions options;
-        options.compute = type == DType::f64 ? DType::f64 : DType::f32;
-        options.threads = threads;
-        const Tensors t = filled.tensors();
-        const Measured m = run(plan, t, options);
-        EXPECT_EQ(m.io, plan.row().io);
-        EXPECT_EQ(m.peak, plan.row().footprint);
-        EXPECT_EQ(m.flops, plan.row().flops);
-        const Verification v = verify(p, t, options.compute, roundings_of(plan));
-        EXPECT_TRUE(v.ok());
-        for (const Deviation& d : v.outputs)
-          EXPECT_TRUE(d.ok()) << d.name << " errs by " << d.error << ", allowed " << d.tolerance;
-        ASSERT_TRUE(v.nearness);
-        ++ran;
-      }
-  EXPECT_GT(ran, 0);
+  std::vector<plan::Plan> plans = plans_of_every_schedule(p);
+  ASSERT_FALSE(plans.empty());
+  plans.push_back(plan::make_plan(p, {.M = 5000}));
+  for (const plan::Plan& plan : plans)
+    for (const DType type : {DType::f64, DType::f32, DType::bf16}) {
+      SCOPED_TRACE(std::string(method) + ", " + text_of(plan) + ", " + std::string(name_of(type)));
+      EXPECT_TRUE(verified_run(plan, type, threads).nearness);
+    }
 }
 
 }  // namespace
@@ -60,10 +41,34 @@ TEST(MethodRuns, AreWhatTheirPlansSay) {
       check(p, method, 2);
 }
 
+/// Rows are sorted alike in all arithmetic types.
+TEST(MethodRuns, OfHashingAreWhatTheirPlansSay) {
+  const Problem several = with_heads(problem(40, 40, 6, 5), 2, 2, 2);
+  for (const auto& [shape, method] : {std::pair(several, "smyrf:rounds=3,cluster=9,seed=2"),
+                                      {causal(problem(40, 44, 6, 5)), "smyrf:rounds=2,cluster=9"},
+                                      {several, "hyper:block=9,samples=7,planes=3,seed=4"},
+                                      {problem(30, 50, 6, 5), "hyper:block=7,samples=11,planes=4"},
+                                      {several, "reformer:rounds=3,chunk=9,buckets=4,seed=2"},
+                                      {causal(several), "reformer:rounds=2,chunk=8,buckets=4"}})
+    check(shape, method, 2);
+}
+
+/// Rows that no rounding of f32 tells apart from their neighbours would fall into other clusters in f64.
+TEST(MethodRuns, OfHashingSortAlikeInEveryArithmeticType) {
+  Problem p = problem(300, 300, 16, 4);
+  for (const std::string_view method : {"smyrf:rounds=2,cluster=7", "hyper:block=7,samples=9", "reformer:chunk=7"}) {
+    p.approximate(method);
+    Filled filled(p, DType::f32, Strides::bhsd);
+    const Tensors t = filled.tensors();
+    run(some_plan(p), t, {});
+    EXPECT_TRUE(verify(p, t, DType::f32).ok()) << method;
+  }
+}
+
 /// f32 states over many keys: the sums of verify() allow for the chain that the plan adds up.
 TEST(MethodRuns, AreAccurateOverManyKeys) {
   for (const std::string_view method :
-       {"linear", "performer:24", "linformer:40", "nystroem:3", "coreset:block=16,rank=2,carried"}) {
+       {"2:1", "linear", "performer:24", "linformer:40", "nystroem:3", "coreset:block=16,rank=2,carried"}) {
     Problem p = problem(3, 6000, 4, 3);
     p.approximate(method);
     Filled filled(p, DType::f32, Strides::bhsd);
