@@ -7,6 +7,7 @@
 #include "redblue/problem/problem.hpp"
 #include "redblue/problem/sequences.hpp"
 #include "support/approximations.hpp"
+#include "support/refusal.hpp"
 
 /// Dilated windows that are taken by residues, against n_q x n_k entries, one by one.
 namespace redblue::test {
@@ -122,16 +123,11 @@ TEST(Dilation, CountsThePairsOfThePattern) {
 }
 
 TEST(Dilation, IsRefusedWhereQueriesAndKeysMustStay) {
-  const auto refusal = [](auto change) -> std::string {
+  const auto refusal = [](auto change) {
     Problem p{.n_q = 9, .n_k = 7, .d = 2, .d_v = 2, .dilation = 2};
     p.validate();
     change(p);
-    try {
-      p.validate();
-    } catch (const InvalidProblem& e) {
-      return e.what();
-    }
-    return "";
+    return refusal_of<InvalidProblem>([&] { p.validate(); });
   };
   const auto contains = [](const char* text) {
     return testing::AllOf(testing::HasSubstr("dilation = "), testing::HasSubstr(text));

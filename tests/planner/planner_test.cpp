@@ -13,6 +13,7 @@
 #include "redblue/schedules/forward/small_cache.hpp"
 #include "support/generators.hpp"
 #include "support/many_cases.hpp"
+#include "support/refusal.hpp"
 #include "support/schedules.hpp"
 #include "support/table.hpp"
 
@@ -111,7 +112,9 @@ TEST(Planner, SquareTilesKeepToTheMultiples) {
 }
 
 TEST(Planner, ReproducesTheTable) {
-  for (const TableRow& line : table_of_theory_41()) {
+  const auto table = table_of_theory_41();
+  ASSERT_EQ(table.size(), 24U);
+  for (const TableRow& line : table) {
     const index_t d = std::stoll(line.at("d")), M = std::stoll(line.at("M"));
     SCOPED_TRACE("d = " + line.at("d") + ", M = " + line.at("M"));
     const Plan plan = make_plan(problem(4096, 4096, d, d), with_M(M));
@@ -542,13 +545,8 @@ TEST(Planner, AnswersForSizesFarBeyondMemory) {
 
 TEST(Planner, NamesTheBadSizeOrOption) {
   const Problem good = problem(8, 8, 4, 4);
-  const auto message = [](const Problem& p, const Options& o) -> std::string {
-    try {
-      make_plan(p, o);
-    } catch (const InvalidProblem& e) {
-      return e.what();
-    }
-    return "accepted";
+  const auto message = [](const Problem& p, const Options& o) {
+    return refusal_of<InvalidProblem>([&] { make_plan(p, o); });
   };
   const auto with = [&](auto change) {
     Problem p = good;
