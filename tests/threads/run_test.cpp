@@ -1,7 +1,5 @@
 #include <gtest/gtest.h>
 
-#include <map>
-#include <random>
 #include <stdexcept>
 #include <thread>
 
