@@ -53,22 +53,6 @@ TEST(CliObjective, TakesThisMachineWhereNoFastMemoryIsGiven) {
   EXPECT_THAT(w.run("plan"_args + sizes, home).err, HasSubstr("measured by redblue doctor"));
 }
 
-TEST(CliObjective, AnotherMachineIsAnotherChoice) {
-  const Workplace w;
-  const auto chosen = [&](const std::string& name) {
-    const Finished f = w.run(kBackward + Args{"--machine", machine(name), "--json"});
-    EXPECT_EQ(f.exit_code, 0) << f.err;
-    const Json j = f.json();
-    EXPECT_EQ(j["objective"], "time");
-    const Json& row = j["plans"][j["chosen"].get<std::size_t>()];
-    for (const char* term : {"compute_s", "exp_s", "pass_s", "transfer_s", "total_s"}) EXPECT_GT(row["time"][term], 0);
-    return row;
-  };
-  const Json slow_memory = chosen("hardware_slow_memory"), slow_arithmetic = chosen("hardware_slow_arithmetic");
-  EXPECT_LT(slow_memory["io"], slow_arithmetic["io"]);
-  EXPECT_GT(slow_memory["flops"], slow_arithmetic["flops"]);
-}
-
 TEST(CliObjective, TableShowsTheTermsAndTheReasonBothPlans) {
   const Workplace w;
   const Finished f = w.run(kBackward + Args{"--machine", machine("hardware_slow_arithmetic")});
@@ -76,6 +60,10 @@ TEST(CliObjective, TableShowsTheTermsAndTheReasonBothPlans) {
   for (const char* text : {"modelled, ms", "compute", "passes", "transfer", "takes the least modelled time",
                            "x the fewest words, with which two_pass"})
     EXPECT_THAT(f.out, HasSubstr(text));
+  const Json j = w.run(kBackward + Args{"--machine", machine("hardware_slow_arithmetic"), "--json"}).json();
+  EXPECT_EQ(j["objective"], "time");
+  for (const char* term : {"compute_s", "exp_s", "pass_s", "transfer_s", "total_s"})
+    EXPECT_GT(j["plans"][j["chosen"].get<std::size_t>()]["time"][term], 0);
 }
 
 TEST(CliObjective, MemoryMayBeLeftOut) {
@@ -85,9 +73,7 @@ TEST(CliObjective, MemoryMayBeLeftOut) {
   EXPECT_EQ(w.run(sizes).json()["M"], 524288);
   EXPECT_EQ(w.run(sizes + "--dtype f64"_args).json()["M"], 262144);
   EXPECT_EQ(w.run(sizes + "--memory 64KiB"_args).json()["M"], 16384);
-  const Json M = w.run(sizes).json()["M"];
-  EXPECT_EQ(w.run(sizes + "--dtype bf16"_args).json()["M"], M);
-  EXPECT_EQ(w.run(sizes + "--dtype bf16 --compute-dtype bf16"_args).json()["M"], M);
+  EXPECT_EQ(w.run(sizes + "--dtype bf16 --compute-dtype bf16"_args).json()["M"], 524288);
 }
 
 /// The arithmetic of a plan is that of a run on files of this type.

@@ -204,6 +204,10 @@ TEST(GradientPlanner, NeverChoosesAPrintedAlgorithmUnasked) {
       options.M = M;
       const Plan plan = plan::make_plan(p, options);
       EXPECT_TRUE(plan.row().algorithm->traits.stable && plan.row().fits) << n << ' ' << M;
+      for (const Row& r : plan.rows) {
+        EXPECT_EQ(r.fits, r.footprint <= M) << r.schedule;
+        EXPECT_FALSE(r.algorithm->traits.printed && r.algorithm->traits.stable) << r.schedule;
+      }
       for (const char* printed : {"algorithm_6", "algorithm_9"}) {
         options.schedule = printed;
         EXPECT_EQ(plan::make_plan(p, options).row().schedule, printed);
