@@ -36,11 +36,7 @@ index_t step_of(const TileSizeRange& k, const schedule::Multiples& m) {
   return k.along == &Sizes::n_q ? m.query : k.along == &Sizes::n_k ? m.key : m.feature;
 }
 
-std::string text_of(const Tiling& t) {
-  std::string text;
-  for (const TileSize& k : t) text += ' ' + std::string(k.name) + '=' + std::to_string(k.value);
-  return text;
-}
+std::string text_of(const Tiling& t) { return ' ' + plan::text_of(t); }
 
 /// All checks throw std::runtime_error.
 class Exhaustive {

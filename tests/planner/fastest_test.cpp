@@ -30,6 +30,11 @@ plan::Options with_M(index_t M, std::string schedule = "") {
   return o;
 }
 
+/// On the invented machine.
+plan::Plan fastest(const Problem& p, const plan::Options& options, int threads = 1) {
+  return make_fastest_plan(p, options, {.hardware = invented(), .threads = threads});
+}
+
 Problem of(Operation op, index_t n, index_t d, index_t heads = 1) {
   Problem p = problem(n, n, d, d);
   p.op = op;
@@ -65,7 +70,7 @@ TEST(Fastest, PlansUnderPatternsOfAnySize) {
         const RunLists lists =
             blocks ? patterns::of_blocks({n, n}, 8, 8, seen) : patterns::longformer({n, n}, 16, 0, 4);
         p.patterns = {std::make_shared<const RunLists>(lists), std::make_shared<const RunLists>(lists)};
-        const plan::Plan plan = make_fastest_plan(p, with_M(100'000), {.hardware = invented()});
+        const plan::Plan plan = fastest(p, with_M(100'000));
         EXPECT_GT(plan.row().time->total_s, 0) << name_of(op) << ' ' << n << ' ' << blocks;
       }
 }
@@ -89,7 +94,7 @@ TEST(Fastest, NoScheduleFormsPairsInNoTime) {
       p.patterns = {std::make_shared<const RunLists>(lists)};
       plan::Options o = with_M(1 << 20);
       o.reorder = false;
-      const plan::Plan plan = make_fastest_plan(p, o, {.hardware = invented()});
+      const plan::Plan plan = fastest(p, o);
       const model::Rates rates = model::rates_of(invented(), model::largest_isa(invented()), DType::f32);
       const double least = count_of(lists).to_double() * 2 * 64 / rates.macs;
       for (const plan::Row& row : plan.rows) EXPECT_GT(row.time->compute_s, least / 2) << row.schedule;
@@ -122,7 +127,7 @@ TEST(Fastest, PlansPatternsUnderMasksInEveryOrder) {
     p.patterns = {std::make_shared<const RunLists>(patterns::of_mask({n_q, n_k}, seen))};
     p.window_left = 50;
     p.window_right = 10;
-    const plan::Plan plan = make_fastest_plan(p, with_M(k % 2 == 0 ? 3000 : 300'000), {.hardware = invented()});
+    const plan::Plan plan = fastest(p, with_M(k % 2 == 0 ? 3000 : 300'000));
     EXPECT_GT(plan.row().time->compute_s, 0) << k;
   }
 }
@@ -212,9 +217,7 @@ TEST(Fastest, LeavesQueriesAndKeysInPlaceWhereCopiesTakeLonger) {
 TEST(Fastest, SaysWhatBecameOfTheOrder) {
   plan::Options options = with_M(4000);
   options.reorder = true;
-  const auto both = [&](const Problem& p) {
-    return std::array{plan::make_plan(p, options), make_fastest_plan(p, options, {.hardware = invented()})};
-  };
+  const auto both = [&](const Problem& p) { return std::array{plan::make_plan(p, options), fastest(p, options)}; };
   Problem p = of(Operation::forward, 4160, 16, 1);
   p.patterns = {std::make_shared<const RunLists>(patterns::strided({p.n_q, p.n_k}, 2))};
   for (const plan::Plan& plan : both(p)) {
@@ -241,7 +244,7 @@ TEST(Fastest, PlansUnderPatternsAndSequences) {
           p.seqused_q = {60, 33}, p.seqused_k = {20, 77};
         p.patterns = {std::make_shared<const RunLists>(patterns::longformer({96, 96}, 8, 0, 2))};
         for (const index_t M : {1000, 100'000})
-          EXPECT_GT(make_fastest_plan(p, with_M(M), {.hardware = invented()}).row().time->total_s, 0)
+          EXPECT_GT(fastest(p, with_M(M)).row().time->total_s, 0)
               << name_of(op) << ' ' << kv_heads << ' ' << packed << ' ' << M;
       }
 }
@@ -274,8 +277,7 @@ TEST(Fastest, PlansWhereOnlySomeHeadsHaveAPatternThatIsNoMask) {
         Problem p = of(op, 3, 2, 2);
         p.kv_heads = kv_heads;
         p.patterns = exchanged ? Patterns({list(cross), list(corner)}) : Patterns({list(corner), list(cross)});
-        for (const plan::Row& row : make_fastest_plan(p, with_M(1000), {.hardware = invented()}).rows)
-          EXPECT_GT(row.time->total_s, 0) << row.schedule;
+        for (const plan::Row& row : fastest(p, with_M(1000)).rows) EXPECT_GT(row.time->total_s, 0) << row.schedule;
       }
 }
 
@@ -359,7 +361,7 @@ const plan::Row& row_of(const plan::Plan& plan, std::string_view schedule) {
 
 TEST(FastestPlan, RanksByTimeAndFillsEveryTerm) {
   for (const Operation op : {Operation::forward, Operation::backward, Operation::gradient_x}) {
-    const plan::Plan plan = make_fastest_plan(of(op, 512, 64), with_M(100'000), {invented()});
+    const plan::Plan plan = fastest(of(op, 512, 64), with_M(100'000));
     double last = 0;
     for (const plan::Row& r : plan.rows) {
       ASSERT_TRUE(r.time) << r.schedule;
@@ -389,7 +391,7 @@ TEST(FastestPlan, IsNoSlowerThanTheOneOfFewestWords) {
 }
 
 TEST(FastestPlan, RunsNoScheduleThatWasNotAskedFor) {
-  const plan::Plan plan = make_fastest_plan(of(Operation::forward, 300, 32), with_M(10'000, "naive"), {invented()});
+  const plan::Plan plan = fastest(of(Operation::forward, 300, 32), with_M(10'000, "naive"));
   EXPECT_EQ(plan.rows.size(), 1U);
   EXPECT_EQ(plan.row().schedule, "naive");
   EXPECT_THAT(plan.reason, HasSubstr("was asked for"));
@@ -398,7 +400,7 @@ TEST(FastestPlan, RunsNoScheduleThatWasNotAskedFor) {
 TEST(FastestPlan, KeepsToTheMultiplesAskedFor) {
   plan::Options o = with_M(100'000);
   o.multiple = {32, 8, 1};
-  const plan::Plan plan = make_fastest_plan(of(Operation::forward, 2048, 64), o, {invented()});
+  const plan::Plan plan = fastest(of(Operation::forward, 2048, 64), o);
   for (const schedule::TileSize& k : row_of(plan, "flash").tiling) EXPECT_EQ(k.value % (k.name == "Br" ? 32 : 8), 0);
 }
 
@@ -414,9 +416,7 @@ TEST(FastestPlan, FewQueriesStayInTheProblemThatIsWalked) {
   plan::Options o = with_M(1 << 16, "flash");
   o.multiple.query = 16;
   o.multiple.key = 128;
-  const auto time_of = [&](index_t keys) {
-    return *make_fastest_plan(problem(16, keys, 128, 128), o, {.hardware = invented()}).row().time;
-  };
+  const auto time_of = [&](index_t keys) { return *fastest(problem(16, keys, 128, 128), o).row().time; };
   const model::Time once = time_of(1 << 17), twice = time_of(1 << 18);
   EXPECT_NEAR(twice.pass_s / once.pass_s, 2, 0.02);
   EXPECT_NEAR(twice.compute_s / once.compute_s, 2, 0.02);
@@ -431,8 +431,7 @@ TEST(FastestPlan, QueriesThatSeeAKeyStayInTheProblemThatIsWalked) {
 
 TEST(FastestPlan, ManyGroupsOfKeysAreWalkedInPart) {
   const auto seconds = [&](index_t n_k, int threads) {
-    const plan::Plan plan = make_fastest_plan(problem(1, n_k, 64, 64), with_M(100'000, "split_keys"),
-                                              {.hardware = invented(), .threads = threads});
+    const plan::Plan plan = fastest(problem(1, n_k, 64, 64), with_M(100'000, "split_keys"), threads);
     EXPECT_EQ(plan.row().tiling.back().value, n_k / 2048) << "groups";
     return plan.row().time->total_s;
   };
@@ -448,7 +447,7 @@ TEST(FastestPlan, CopiesHideBehindNoWork) {
     Problem p = of(Operation::forward, 2048, d, 4);
     p.causal = true;
     p.window_left = 256;
-    const plan::Plan plan = make_fastest_plan(p, {}, {invented()});
+    const plan::Plan plan = fastest(p, {});
     EXPECT_EQ(plan.row().schedule, "flash") << "d = " << d;
     const model::Time ring = *row_of(plan, "ring").time, flash = *plan.row().time;
     EXPECT_NEAR(ring.total_s, ring.work_s() + ring.transfer_s, 1e-12);
@@ -460,18 +459,14 @@ TEST(FastestPlan, SizesBeyondAnyMemoryArePlanned) {
   for (const index_t n : {index_t{100'000'000'000}, index_t{1} << 48}) {
     Problem p = of(Operation::backward, n, 64);
     p.causal = true;
-    EXPECT_GT(make_fastest_plan(p, with_M(100'000), {.hardware = invented(), .threads = 2}).row().time->total_s, 1e6);
+    EXPECT_GT(fastest(p, with_M(100'000), 2).row().time->total_s, 1e6);
   }
 }
 
 TEST(FastestPlan, ThreadsHelpWhereRoundsAreIndependent) {
   const auto faster = [](Operation op, std::string schedule, index_t heads) {
     const Problem p = of(op, 2048, 64, heads);
-    const auto seconds = [&](int threads) {
-      return make_fastest_plan(p, with_M(50'000, schedule), {.hardware = invented(), .threads = threads})
-          .row()
-          .time->total_s;
-    };
+    const auto seconds = [&](int threads) { return fastest(p, with_M(50'000, schedule), threads).row().time->total_s; };
     return seconds(1) / seconds(4);
   };
   EXPECT_GT(faster(Operation::forward, "flash", 1), 3);
@@ -508,7 +503,7 @@ TEST(FastestPlan, AmongTimesThatAreHardlyApartMovesTheFewestWords) {
       for (const index_t n : {64, 200, 300, 512, 700, 1024, 2048}) {
         Problem p = of(op, n, 64, 8);
         p.causal = causal;
-        const plan::Plan plan = make_fastest_plan(p, with_M(100'000), {invented()});
+        const plan::Plan plan = fastest(p, with_M(100'000));
         const plan::Row& chosen = plan.row();
         double least = chosen.time->total_s;
         for (const plan::Row& row : plan.rows)
@@ -540,7 +535,7 @@ TEST(FastestPlan, KeepsACapThatThePlanOfFewestWordsKeeps) {
       } catch (const MemoryError& e) {
         options.cap->most = e.needed;
       }
-      EXPECT_NO_THROW(make_fastest_plan(p, options, {invented()})) << name_of(op) << " n = " << n;
+      EXPECT_NO_THROW(fastest(p, options)) << name_of(op) << " n = " << n;
     }
 }
 
@@ -558,14 +553,12 @@ TEST(FastestPlan, TilesAreSmallerForASmallerPrivateCache) {
 
 TEST(FastestPlan, WantsANumberOfWorkersThatThereMayBe) {
   for (const int threads : {0, kMostCores + 1})
-    EXPECT_THROW(
-        make_fastest_plan(of(Operation::forward, 8, 8), with_M(1000), {.hardware = invented(), .threads = threads}),
-        InvalidProblem);
+    EXPECT_THROW(fastest(of(Operation::forward, 8, 8), with_M(1000), threads), InvalidProblem);
 }
 
 TEST(FastestPlan, FastMemoryIsTwiceThePrivateCache) {
   EXPECT_EQ(fast_memory_of(invented(), DType::f32), 524288);
-  EXPECT_EQ(make_fastest_plan(of(Operation::forward, 300, 32), {}, {invented()}).options.M, 524288);
+  EXPECT_EQ(fastest(of(Operation::forward, 300, 32), {}).options.M, 524288);
   EXPECT_EQ(fast_memory_of(invented(), DType::f64), 262144);
   EXPECT_EQ(fast_memory_of(invented(), DType::bf16), fast_memory_of(invented(), DType::f32));  // its words are f32
 }
