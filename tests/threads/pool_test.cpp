@@ -29,6 +29,28 @@ std::vector<int> calls(ThreadPool& pool, int n) {
 }
 std::vector<int> once(int n) { return std::vector<int>(static_cast<std::size_t>(n), 1); }
 
+/// A thread that has all of a pool of two at work while the object lives.
+class Busy {
+ public:
+  explicit Busy(ThreadPool& pool)
+      : thread_([&] {
+          pool.run(2, [&](int) {
+            inside_ = true;
+            while (!leave_) std::this_thread::yield();
+          });
+        }) {
+    while (!inside_) std::this_thread::yield();
+  }
+  ~Busy() {
+    leave_ = true;
+    thread_.join();
+  }
+
+ private:
+  std::atomic<bool> inside_{false}, leave_{false};
+  std::thread thread_;
+};
+
 TEST(ThreadsPool, CallsEveryTaskOnce) {
   for (const int size : {1, 2, 5}) {
     const auto pool = make_pool(size);
@@ -41,10 +63,7 @@ TEST(ThreadsPool, CallsEveryTaskOnce) {
 TEST(ThreadsPool, RunsTasksAtTheSameTime) {
   const auto pool = make_pool(3);
   std::atomic<int> met{0};
-  pool->run(3, [&](int) {
-    ++met;
-    while (met < 3) std::this_thread::yield();  // for ever, if the tasks came one after another
-  });
+  pool->run(3, [&](int) { meet(met, 3); });
   EXPECT_EQ(met, 3);
 }
 
@@ -56,8 +75,7 @@ TEST(ThreadsPool, KeepsItsThreads) {
     if (round % 10 == 0) usleep(2000);  // asleep by now
     std::atomic<int> met{0};
     pool->run(3, [&](int) {
-      ++met;
-      while (met < 3) std::this_thread::yield();
+      meet(met, 3);
       const std::lock_guard lock(mutex);
       seen.insert(std::this_thread::get_id());
     });
@@ -83,19 +101,10 @@ TEST(ThreadsPool, ARunInsideATaskStaysOnItsThread) {
 
 TEST(ThreadsPool, ServesOneCallerAndTheOthersServeThemselves) {
   const auto pool = make_pool(2);
-  std::atomic<bool> inside{false}, leave{false};
-  std::thread first([&] {
-    pool->run(2, [&](int) {
-      inside = true;
-      while (!leave) std::this_thread::yield();
-    });
-  });
-  while (!inside) std::this_thread::yield();
+  Busy busy(*pool);
   std::set<std::thread::id> seen;
   pool->run(5, [&](int) { seen.insert(std::this_thread::get_id()); });  // no lock: on this thread alone
   EXPECT_EQ(seen, std::set{std::this_thread::get_id()});
-  leave = true;
-  first.join();
 }
 
 TEST(ThreadsPool, TwoCallersAtOnce) {
@@ -139,53 +148,40 @@ TEST(Pool, RefusesToBeEmpty) { EXPECT_THROW(make_pool(0), InvalidProblem); }
 // Not under the thread sanitizer, which knows no threads in a child.
 TEST(Pool, WorksInAChildOfFork) {
   const auto pool = make_pool(3);
-  const auto meet = [&] {
+  const auto all_meet = [&] {
     std::atomic<int> met{0};
-    pool->run(3, [&](int) {
-      ++met;
-      while (met < 3) std::this_thread::yield();
-    });
+    pool->run(3, [&](int) { meet(met, 3); });
   };
-  meet();
+  all_meet();
   const pid_t child = fork();
   ASSERT_GE(child, 0);
   if (child == 0) {
     alarm(20);  // ends it should it hang
-    meet();
+    all_meet();
     _exit(calls(*pool, 9) == once(9) ? 0 : 1);
   }
   int status = -1;
   ASSERT_EQ(waitpid(child, &status, 0), child);
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
-  meet();
+  all_meet();
 }
 
 TEST(Pool, WorksInAChildOfForkMadeWhileItIsBusy) {
   const auto pool = make_pool(2);
-  std::atomic<bool> inside{false}, leave{false};
-  std::thread first([&] {
-    pool->run(2, [&](int) {
-      inside = true;
-      while (!leave) std::this_thread::yield();
-    });
-  });
-  while (!inside) std::this_thread::yield();
+  Busy busy(*pool);
   const pid_t child = fork();
   ASSERT_GE(child, 0);
   if (child == 0) {
     alarm(20);
     std::atomic<int> met{0};
     pool->run(2, [&](int) {  // the busy thread is not here: the pool is free
-      ++met;
-      while (met < 2) std::this_thread::yield();
+      meet(met, 2);
     });
     _exit(0);
   }
   int status = -1;
   ASSERT_EQ(waitpid(child, &status, 0), child);
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
-  leave = true;
-  first.join();
 }
 
 }  // namespace

@@ -1,10 +1,17 @@
 #pragma once
+#include <atomic>
 #include <thread>
 #include <vector>
 
 #include "redblue/threads/pool.hpp"
 
 namespace redblue::test {
+
+/// Waits until `count` tasks have begun: for ever, if they run one after another.
+inline void meet(std::atomic<int>& begun, int count) {
+  ++begun;
+  while (begun < count) std::this_thread::yield();
+}
 
 /// Pools as a caller might plug them in: each calls every task once, in its own way.
 class InOrder : public ThreadPool {

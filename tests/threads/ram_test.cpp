@@ -16,12 +16,6 @@ using machine::SlowMemory;
 using machine::Storage;
 using machine::Team;
 
-/// Waits until `count` items have begun: for ever, if they run one after another.
-void meet(std::atomic<int>& begun, int count) {
-  ++begun;
-  while (begun < count) std::this_thread::yield();
-}
-
 TEST(ThreadsRam, SharesALoopOutWhereNoTileIsHeldAndKeepsItWhereOneIs) {
   AllAtOnce pool;
   Team::run(pool, 3, [](Team& team) {

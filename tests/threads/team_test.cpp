@@ -136,10 +136,7 @@ TEST(ThreadsTeam, OthersHelpALoopInsideALoneItem) {
   Team::run(pool, 2, [&](Team& team) {
     team.each({}, 1, [&](Worker outer, index_t) {
       std::atomic<int> met{0};
-      team.each(outer, 2, [&](Worker, index_t) {
-        ++met;
-        while (met < 2) std::this_thread::yield();  // for ever, if one worker had to do both
-      });
+      team.each(outer, 2, [&](Worker, index_t) { meet(met, 2); });
     });
   });
 }
@@ -155,10 +152,7 @@ TEST(ThreadsTeam, AWorkerThatWaitsHelpsTheLoopsInsideTheOneItWaitsFor) {
       }
       other_begun = true;
       std::atomic<int> met{0};
-      team.each(outer, 2, [&](Worker, index_t) {
-        ++met;
-        while (met < 2) std::this_thread::yield();
-      });
+      team.each(outer, 2, [&](Worker, index_t) { meet(met, 2); });
     });
   });
 }
@@ -220,10 +214,7 @@ TEST(ThreadsTeam, WakesWorkersThatSleep) {
   Team::run(pool, 3, [&](Team& team) {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));  // a long stretch without a loop
     std::atomic<int> met{0};
-    team.each({}, 3, [&](Worker, index_t) {
-      ++met;
-      while (met < 3) std::this_thread::yield();
-    });
+    team.each({}, 3, [&](Worker, index_t) { meet(met, 3); });
   });
 }
 
