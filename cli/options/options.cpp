@@ -336,6 +336,7 @@ Problem ProblemOptions::problem() const {
   p.d = attends(p.op) ? d : 1;
   p.d_v = d_v.value_or(d);
   if (bias) p.bias = bias_shape(*bias);
+  p.require_heeded();
   p.validate();  // a pattern is made of its numbers
   mask.apply_patterns(p, planner);
   planner.apply_to(p);
@@ -343,6 +344,7 @@ Problem ProblemOptions::problem() const {
     throw InvalidProblem("--lse with --approximate: approximations have no lse; leave --lse out");
   p.lse_required = lse;
   p.validate();
+  p.require_heeded();
   return p;
 }
 

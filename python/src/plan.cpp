@@ -70,6 +70,7 @@ std::shared_ptr<NamedPlan> plan_for(const Problem& p, const Wanted& wanted) {
   auto made = std::make_shared<NamedPlan>();
   made->wanted = wanted;
   p.validate();
+  p.require_heeded();
   const Tensors tensors = contiguous_tensors(p, wanted.tensors);
   require_arithmetic(wanted.compute, p, tensors);
   if (wanted.M && wanted.memory)

@@ -27,7 +27,11 @@ void add_problem(nb::module_& m) {
   problem.def(nb::init<>())
       .def("set_patterns", &set_patterns)
       .def("approximate", [](Problem& p, const std::string& text) { p.approximate(text); })
-      .def("validate", &Problem::validate)
+      .def("validate",
+           [](const Problem& p) {
+             p.validate();
+             p.require_heeded();
+           })
       .def("require_offset_of_part", [](const Problem& p) { p.require_offset_of_part(p.counts_from_offset()); })
       .def("default_scale", &Problem::scale_or_default)
       .def("__copy__", [](const Problem& p) { return Problem(p); });

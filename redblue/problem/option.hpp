@@ -50,6 +50,9 @@ struct About {
   bool pairs = false;  ///< does it say which pairs of a query and a key there are, or in which order they are taken?
   /// Which operations heed it? Null: all, or its own check says which. With another it keeps its default.
   bool (*serves)(const OperationFacts&) = nullptr;
+  /// Does it belong to a forward pass and its gradient together? One problem may describe both passes, so that
+  /// validate() lets it stand where only the other pass heeds it.
+  bool of_both_passes = false;
   /// Does it say anything about this problem? By default, where it is not what it is by default.
   bool (*matters)(const Struct&) = nullptr;
 };
@@ -112,11 +115,14 @@ constexpr void for_each(const Table& table, const F& f) {
 [[noreturn]] void throw_not_served(std::string_view name, std::string_view flag, Operation op,
                                    bool (*serves)(const OperationFacts&));
 
-/// Throws InvalidProblem where an option is set that this operation does not heed.
+/// Throws InvalidProblem where an option is set that this operation does not heed; with `other_pass`, nor does the
+/// other pass.
 template <class Table, class Struct>
-void require_served(const Table& table, const Struct& s, Operation op) {
+void require_served(const Table& table, const Struct& s, Operation op, bool other_pass) {
+  const bool pass = facts_of(op).forward || facts_of(op).follows;
   for_each(table, [&](const auto& option) {
     const auto serves = option.about.serves;
+    if (other_pass && pass && option.about.of_both_passes) return;
     if (serves != nullptr && !serves(facts_of(op)) && option.is_set(s))
       throw_not_served(option.name, option.about.flag, op, serves);
   });

@@ -68,6 +68,7 @@ constexpr auto problem_options() {
            .flag = "--lse",
            .source = option::Source::call,
            .serves = [](const OperationFacts& o) { return o.forward; },
+           .of_both_passes = true,
            .matters = kAlways}),
       REDBLUE_OPTION(Problem, score, {.help = "score function", .source = option::Source::call, .matters = kAlways}),
       REDBLUE_OPTION(Problem, sources,
@@ -85,6 +86,7 @@ constexpr auto problem_options() {
                       .flag = "--with-forward",
                       .source = option::Source::call,
                       .serves = [](const OperationFacts& o) { return o.follows; },
+                      .of_both_passes = true,
                       .matters = [](const Problem& p) { return follows_forward(p.op); }}),
       REDBLUE_OPTION(
           Problem, accumulate,

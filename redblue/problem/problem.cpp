@@ -32,9 +32,11 @@ void option::throw_not_served(std::string_view name, std::string_view flag, Oper
                                    name_of(op)));
 }
 
+void Problem::require_heeded() const { option::require_served(problem_options(), *this, op, false); }
+
 void Problem::validate() const {
   option::require_allowed(problem_options(), *this);
-  option::require_served(problem_options(), *this, op);
+  option::require_served(problem_options(), *this, op, true);
   if (heads % kv_heads.value_or(heads) != 0)
     throw InvalidProblem(fmt::format(
         "heads = {} is not a multiple of kv_heads = {}: each key-value head serves the same number of query heads",

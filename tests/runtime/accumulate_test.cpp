@@ -295,7 +295,7 @@ TEST(Accumulate, WordsThatAreAddedToAreAsWideAsTheArithmetic) {
 
 TEST(Accumulate, RefusesWhatHasNoMeaning) {
   const Problem p = accumulating(problem(6, 7, 3, 2));
-  const auto refused = [](const auto& f, const char* why) { EXPECT_THAT(refusal_of(f), testing::HasSubstr(why)); };
+  const auto refused = [](const auto& f, std::string_view why) { EXPECT_THAT(refusal_of(f), testing::HasSubstr(why)); };
   Problem bad = p;
   bad.sinks = true;
   refused([&] { bad.validate(); }, "sink");
@@ -325,11 +325,11 @@ TEST(Accumulate, RefusesWhatHasNoMeaning) {
            {[](Problem& m) { m.heads = 4, m.kv_heads = 2; }, "kv_heads = 2"},
            {[](Problem& m) { m.scale = 2; }, "scale is for operation forward, backward"},
            {[](Problem& m) { m.d_in = 2; }, "d_in (--d-in) is for operation backward-w"},
-           {[](Problem& m) { m.forward_given = false; }, "forward_given (--with-forward) is for operation backward"},
+           {[](Problem& m) { m.forward_given = false; }, "a part of the keys needs the o and lse of all keys"},
            {[](Problem& m) { m.op = Operation::backward, m.lse_required = true; }, "lse_required (--lse) is for"}}) {
     bad = merging;
     set(bad);
-    refused([&] { bad.validate(); }, why);
+    refused([&] { bad.validate(), bad.require_heeded(); }, why);
   }
   bad = p;
   bad.op = Operation::scores;

@@ -35,7 +35,7 @@ class Orders : public testing::Test {
     Problem p{.op = op, .n_q = draw(6, 24), .n_k = draw(6, 24), .d = draw(2, 4)};
     p.d_v = is_projected(op) ? p.d : draw(2, 4);
     if (op == Operation::backward_w) p.d_in = draw(2, 4);
-    p.forward_given = op == Operation::backward_w;
+    p.forward_given = !follows_forward(op) || op == Operation::backward_w;
     p.lse_required = is_forward(op);
     p.patterns = {any_pattern(p.n_q, p.n_k)};
     return p;

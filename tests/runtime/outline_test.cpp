@@ -108,8 +108,8 @@ std::vector<Problem> problems() {
   std::vector<Problem> list;
   for (std::size_t i = 0; i < kOperationNames.size(); ++i) {
     const auto op = static_cast<Operation>(i);
-    list.push_back(of(op, problem(24, 24, 4, 4)));
-    if (op == Operation::merge) continue;  // it has no keys
+    list.push_back(of(op, attends(op) ? problem(24, 24, 4, 4) : problem(24, 1, 1, 4)));
+    if (!attends(op)) continue;
     list.push_back(of(op, problem(23, 29, 5, 5)));
     list.push_back(of(op, problem(24, 600, 4, 4)));
     list.push_back(of(op, causal(problem(23, 29, 4, 4))));
