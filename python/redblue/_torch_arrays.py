@@ -31,6 +31,19 @@ def require_dense(x: torch.Tensor, name: str) -> None:
         raise TypeError(f"{name} is no dense tensor ({x.layout}): make it one with .to_dense()")
 
 
+def empty_in_order(x: torch.Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+    """A new tensor whose dimensions lie in memory in the order of those of x, the features innermost, as torch's own attention
+    makes its outputs: .transpose(1, 2).view(...) after it then works. Contiguous, if x has another number of dimensions."""
+    strides, outer = [], 1 << 62
+    for stride in x.stride()[:-1]:
+        outer = stride if stride != 0 else outer  # an expanded dimension stays behind the one in front of it
+        strides.append(outer)
+    if len(shape) != x.dim() or strides == sorted(strides, reverse=True):
+        return x.new_empty(shape, dtype=dtype)
+    order = sorted(range(len(strides)), key=strides.__getitem__, reverse=True)
+    return torch.empty_permuted(shape, (*order, len(strides)), dtype=dtype, device=x.device)
+
+
 class Torch:
     """torch.Tensor, dense and on the CPU."""
 
@@ -70,7 +83,7 @@ class Torch:
         try:
             if x.shape == shape and x.dtype is _TYPES[type] and x.is_contiguous():
                 return torch.empty_like(x)  # half the time of new_empty
-            return x.new_empty(shape, dtype=_TYPES[type])
+            return empty_in_order(x, shape, _TYPES[type])
         except RuntimeError:  # torch's errors that something is not implemented are such, too
             require_dense(x, name)
             raise

@@ -34,7 +34,7 @@ from ._errors import InvalidProblem, Unsupported
 from ._options import ARRAYS, OPTIONS, SEQUENCES, Option
 from ._settings import edges_of, offset_of, patterns_of, real, starts, unknown_options, used
 from ._shims import require_sdpa
-from ._torch_arrays import Torch, require_dense
+from ._torch_arrays import Torch, empty_in_order, require_dense
 
 __all__ = ["attention", "install", "register_transformers", "scaled_dot_product_attention", "uninstall", "use"]
 
@@ -156,7 +156,7 @@ def _(*arguments):  # type: ignore[no-untyped-def]
     given = dict(zip(NAMES, arguments))
     _check(given)
     q = given["q"]
-    o = q.new_empty((*q.shape[:-1], given["v"].shape[-1]))
+    o = empty_in_order(q, (*q.shape[:-1], given["v"].shape[-1]), q.dtype)
     if given["approximate"] is not None:
         return o, q.new_empty(0)
     lse_type = torch.float64 if q.dtype == torch.float64 else torch.float32
@@ -196,13 +196,8 @@ _backward_op = torch.library.custom_op(
 
 @_backward_op.register_fake
 def _(do, o, lse, bias_gradient, sinks_gradient, q, k, v, bias, slopes, sinks, *options):  # type: ignore[no-untyped-def]
-    # The strides of what a run makes: contiguous.
-    like = [x.new_empty(x.shape) for x in (q, k, v)]
-    return (
-        *like,
-        bias.new_empty(bias.shape) if bias_gradient else q.new_empty(0),
-        sinks.new_empty(sinks.shape) if sinks_gradient else q.new_empty(0),
-    )
+    wanted = (q, k, v, bias if bias_gradient else None, sinks if sinks_gradient else None)
+    return tuple(q.new_empty(0) if x is None else empty_in_order(x, x.shape, x.dtype) for x in wanted)
 
 
 def _keep(ctx: Any, inputs: Tuple, output: Tuple) -> None:
