@@ -16,6 +16,7 @@ from . import _masks
 from ._arrays import family_of, is_tensor
 from ._calls import Call, call_as_given, call_for, key_as_given, remember
 from ._errors import InvalidProblem, Unsupported
+from ._lse import of_rows
 from ._options import ARRAYS, NAMES, OPTIONS, Options
 from ._request import Request
 from ._settings import add_help, outputs, settings_of, unknown_options
@@ -232,11 +233,6 @@ def _lse_without_values(r: Request, call: Call, lse: Any, options: Options) -> A
         return forward(r.q, r.k, one_column, None, True, options)[1]
     lse[...] = -math.inf if r.sinks is None else of_rows(r.sinks, len(call.lse_shape))
     return lse
-
-
-def of_rows(sinks: Any, dimensions: int) -> Any:
-    """sinks as they broadcast to an lse that has this number of dimensions."""
-    return sinks.reshape(((1,) + tuple(sinks.shape[:2]) + (1,))[-dimensions:])
 
 
 def require_heads(r: Request, batch: int, heads: int) -> None:

@@ -16,9 +16,10 @@ import jax.numpy as jnp
 
 from . import _core
 from ._arrays import NumPy
-from ._attention import of_rows, request_of, require_heads, without_products
+from ._attention import request_of, require_heads, without_products
 from ._calls import Call, call_for
 from ._errors import InvalidProblem, Unsupported
+from ._lse import of_rows, require_keys
 from ._options import OPTIONS, Settings
 from ._request import Request
 from ._threads import default_threads
@@ -61,8 +62,8 @@ def attention(
 ) -> Any:  # fmt: skip
     """redblue.attention for arrays of JAX on the CPU: jit, grad and vmap (one call after another) go with it.
 
-    Arrays, options and results are those of redblue.attention. Gradients are of q, k, v, bias (of floats) and sinks; lse has
-    none, and that of alibi_slopes is refused. q, k, v, bias, alibi_slopes, sinks and seed may be traced; all other options are fixed when JAX traces, sequences
+    Arrays, options and results are those of redblue.attention. Gradients are of q, k, v, bias (of floats) and sinks, through
+    o and lse; that of alibi_slopes is refused. q, k, v, bias, alibi_slopes, sinks and seed may be traced; all other options are fixed when JAX traces, sequences
     among them, and then the plan is made. out, approximate, tolerance and schedule are refused. Raises what
     redblue.attention raises; what a run raises (a seed that is out of range, too little memory) arrives as an error of JAX
     with the same text. Second derivatives are refused by JAX.
@@ -84,7 +85,7 @@ def attention(
     elif seed is None:
         raise InvalidProblem(f"dropout = {options['dropout']} and no seed: give one, a whole number from 0 to 2^53")
     o, lse = _attention(fixed, bool(return_lse), q, k, v, bias, alibi_slopes, sinks, seed)
-    return (o, jax.lax.stop_gradient(lse)) if return_lse else o
+    return (o, lse) if return_lse else o
 
 
 def _hashable(name: str, value: Any) -> Any:
@@ -168,15 +169,25 @@ def _backward(fixed: tuple, return_lse: bool, kept: Any, cotangents: Any) -> Any
     *kept, of_slopes = kept
     if of_slopes is not None and of_slopes.size > 0:
         raise Unsupported("the gradient of alibi_slopes is not computed: give slopes that require none, by jax.lax.stop_gradient")
-    do = cotangents[0]
-    if isinstance(do, jax.custom_derivatives.SymbolicZero):
-        do = jnp.zeros(do.shape, do.dtype)
-    return _gradients(fixed, kept, do)
+    do, dlse = (None if isinstance(x, jax.custom_derivatives.SymbolicZero) else x for x in cotangents)
+    return _gradients(fixed, kept, do, dlse)
+
+
+def _with_gradient_of_lse(do: Any, dlse: Any, o: Any, v: Any, tokens_first: bool, sinks: Any) -> tuple:
+    """What redblue.torch makes of a gradient of lse: one more feature."""
+    require_keys(v.shape[-3 if tokens_first else -2], sinks)
+    column = (jnp.swapaxes(dlse, -1, -2) if tokens_first else dlse)[..., None]
+    last = (-column, jnp.ones(column.shape, o.dtype), jnp.zeros((*v.shape[:-1], 1), v.dtype))
+    return tuple(jnp.concatenate(x, -1) for x in zip((do.astype(dlse.dtype), o, v), last))
 
 
 @functools.partial(jax.jit, static_argnums=0, inline=True)
-def _gradients(fixed: tuple, kept: Any, do: Any) -> Any:
+def _gradients(fixed: tuple, kept: Any, do: Any, dlse: Any) -> Any:
     (q, k, v, bias, slopes, sinks, seed), o, lse = kept
+    do = jnp.zeros(o.shape, o.dtype) if do is None else do
+    if dlse is not None:
+        layout = {name: value for name, value, _ in fixed}.get("layout", "bhsd")
+        do, o, v = _with_gradient_of_lse(do, dlse, o, v, layout == "bshd", sinks)
     r = _request(fixed, q, k, v, bias, slopes, sinks, backward=True)
     wants_bias = bias is not None and jnp.issubdtype(bias.dtype, jnp.floating)
     if wants_bias and r.settings.scale == 0:
@@ -189,8 +200,9 @@ def _gradients(fixed: tuple, kept: Any, do: Any) -> Any:
         found = iter([jnp.zeros(*x) for x in results])
     else:
         found = iter(_run(_name(call, "backward", r, gradients), results, r.arrays(o, lse, do), seed))
-    dq, dk, dv, dbias, dsinks = (None if x is None else next(found) for x in wanted)
-    return dq, dk, dv, dbias, None, dsinks, None
+    each: list[Any] = [None if x is None else next(found) for x in wanted]
+    dq, dk, dv, dbias, dsinks = each
+    return dq, dk, dv if dlse is None else dv[..., :-1], dbias, None, dsinks, None
 
 
 _differentiable.defvjp(_forward, _backward, symbolic_zeros=True)

@@ -31,6 +31,7 @@ from ._attention import Gradients, attention_backward, forward, request_of, requ
 from ._calls import checked
 from ._core import Pattern, use_openmp
 from ._errors import InvalidProblem, Unsupported
+from ._lse import require_keys
 from ._options import ARRAYS, OPTIONS, SEQUENCES, Option
 from ._settings import edges_of, offset_of, patterns_of, real, starts, unknown_options, used
 from ._shims import require_sdpa
@@ -202,8 +203,9 @@ def _(do, o, lse, bias_gradient, sinks_gradient, q, k, v, bias, slopes, sinks, *
 
 def _keep(ctx: Any, inputs: Tuple, output: Tuple) -> None:
     ctx.set_materialize_grads(False)
-    ctx.mark_non_differentiable(output[1])
     given = dict(zip(NAMES, inputs))
+    if given["approximate"] is not None:
+        ctx.mark_non_differentiable(output[1])  # it is empty
     ctx.save_for_backward(*(given.pop(name) for name in _TENSORS), *output)
     ctx.given = given
     ctx.patterns = inputs[NAMES.index("pattern")]  # this very object holds the patterns until the gradients are computed
@@ -214,16 +216,32 @@ def _refuse_slopes(needs: bool) -> None:
         raise Unsupported("the gradient of alibi_slopes is not computed: give slopes that require none, by .detach()")
 
 
-def _gradients(ctx: Any, do: Optional[Tensor], _: None) -> Tuple:
+def _with_gradient_of_lse(do: Optional[Tensor], dlse: Tensor, o: Tensor, v: Tensor, layout: str, sinks: Optional[Tensor]) -> Tuple:
+    """do, o and v of a problem whose gradients are those of SUM do o + SUM dlse lse.
+
+    The gradient of scores is P (dP - D + dlse), with D = rowsum(do o). One more feature makes D - dlse of D: it is 0 in v, which
+    leaves dP as it is, 1 in o, and -dlse in do, which takes the type of lse.
+    """
+    tokens_first = layout == "bshd"
+    require_keys(v.shape[-3 if tokens_first else -2], sinks)
+    column = (dlse.transpose(-1, -2) if tokens_first else dlse).unsqueeze(-1)
+    do = o.new_zeros(o.shape, dtype=dlse.dtype) if do is None else do.to(dlse.dtype)
+    return tuple(torch.cat(x, -1) for x in ((do, -column), (o, o.new_ones(column.shape)), (v, v.new_zeros((*v.shape[:-1], 1)))))
+
+
+def _gradients(ctx: Any, do: Optional[Tensor], dlse: Optional[Tensor]) -> Tuple:
     *tensors, o, lse = ctx.saved_tensors
     given = {**ctx.given, **dict(zip(_TENSORS, tensors))}
     needs = dict(zip(NAMES, ctx.needs_input_grad))
     _refuse_slopes(needs["alibi_slopes"])
-    if do is None:
+    if do is None and dlse is None:
         return (None,) * len(NAMES)
     wanted = needs["bias"], needs["sinks"]
+    if dlse is not None:
+        do, o, given["v"] = _with_gradient_of_lse(do, dlse, o, given["v"], given["layout"], given["sinks"])
     dq, dk, dv, dbias, dsinks = _backward_op(do, o, lse, *wanted, *(given[name] for name in NAMES))
-    found = {"q": dq, "k": dk, "v": dv, "bias": dbias if wanted[0] else None, "sinks": dsinks if wanted[1] else None}
+    found = {"q": dq, "k": dk, "v": dv if dlse is None else dv[..., :-1]}
+    found.update(bias=dbias if wanted[0] else None, sinks=dsinks if wanted[1] else None)
     return tuple(found.get(name) for name in NAMES)
 
 
@@ -240,25 +258,27 @@ class RedblueAttention(torch.autograd.Function):
         o = forward(q, k, v, None, exact, {"bias": bias, "alibi_slopes": slopes, "sinks": sinks, **options})
         o, lse = o if exact else (o, None)
         ctx.set_materialize_grads(False)
-        if exact:
-            ctx.mark_non_differentiable(lse)
         ctx.save_for_backward(q, k, v, bias, slopes, sinks, o, lse)
         ctx.options = options
         return o, lse
 
     @staticmethod
-    def backward(ctx: Any, do: Optional[Tensor], _: None) -> Tuple:
+    def backward(ctx: Any, do: Optional[Tensor], dlse: Optional[Tensor]) -> Tuple:
         q, k, v, bias, slopes, sinks, o, lse = ctx.saved_tensors
         needs = ctx.needs_input_grad
         _refuse_slopes(needs[4])
-        if do is None:
+        if do is None and dlse is None:
             return (None,) * 7
+        if dlse is not None:
+            do, o, v = _with_gradient_of_lse(do, dlse, o, v, ctx.options.get("layout", "bhsd"), sinks)
         if _way((do, q, k, v, bias, slopes, sinks)) == _DIRECT and not torch._C._functorch.is_legacy_batchedtensor(do):
             g = _gradients_of(do, q, k, v, o, lse, bias, slopes, sinks, needs[3], needs[5], ctx.options)
-            return g.dq, g.dk, g.dv, g.dbias, None, g.dsinks, None
-        lse = q.new_empty(0) if lse is None else lse
-        arguments = _arguments(**ctx.options)
-        dq, dk, dv, dbias, dsinks = _backward_op(do, o, lse, needs[3], needs[5], q, k, v, bias, slopes, sinks, *arguments)
+            dq, dk, dv, dbias, dsinks = g
+        else:
+            lse = q.new_empty(0) if lse is None else lse
+            arguments = _arguments(**ctx.options)
+            dq, dk, dv, dbias, dsinks = _backward_op(do, o, lse, needs[3], needs[5], q, k, v, bias, slopes, sinks, *arguments)
+        dv = dv if dlse is None else dv[..., :-1]
         return dq, dk, dv, dbias if needs[3] else None, None, dsinks if needs[5] else None, None
 
 
@@ -298,7 +318,7 @@ def _backward_flops(*arguments, **_):  # type: ignore[no-untyped-def]
 def attention(q: Tensor, k: Tensor, v: Tensor, *, out: Optional[Tensor] = None, return_lse: bool = False, **options: Any) -> Any:
     """redblue.attention for tensors, with gradients of q, k, v, bias and sinks.
 
-    Arguments and result are those of redblue.attention; lse has no gradient. Without a seed, dropout takes one from
+    Arguments and result are those of redblue.attention; lse has a gradient, too. Without a seed, dropout takes one from
     torch's generator. Under torch.autocast, q, k, v and bias are cast as for torch's own function. `compute` is of the
     forward pass, and of the gradients unless it is bf16: then they take their own default (redblue.attention_backward).
     out, tolerance (nothing is proved of gradients) and schedule (it names the schedule of one pass) do not go with
