@@ -16,7 +16,7 @@ from . import _masks
 from ._arrays import family_of, is_tensor
 from ._calls import Call, call_as_given, call_for, key_as_given, remember
 from ._errors import InvalidProblem, Unsupported
-from ._lse import of_rows
+from ._lse import of_rows, rescaled
 from ._options import ARRAYS, NAMES, OPTIONS, Options
 from ._request import Request
 from ._settings import add_help, outputs, settings_of, unknown_options
@@ -308,6 +308,10 @@ def attention_backward(
     family = r.family
     do, o, lse = (None if x is None else family.given(x, name) for x, name in ((do, "do"), (o, "o"), (lse, "lse")))
     call = call_for("backward", family, r.q, r.k, r.v, r.settings, (o is not None, bias_gradient, sinks_gradient), do)
+    if lse is not None and call.plan is not None and r.bias is not None and family.type_of(r.bias, "bias") != "bool":
+        _require_shape("do", do, call.o_shape)
+        _require_shape("lse", lse, call.lse_shape)
+        do = rescaled(r, call, do.reshape(call.o_shape), lse.reshape(call.lse_shape))
     if call.wanted.compute == "bf16":  # not its strides choose the arithmetic: autograd's may be any
         do = family.dense(do)
 

@@ -1,0 +1,140 @@
+"""Gradients of queries whose bias holds nothing but huge numbers: those of the maths, as torch's math path in fp64 has them."""
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import redblue  # noqa: E402
+
+pytestmark = pytest.mark.usefixtures("hardware")
+
+
+@pytest.fixture(autouse=True)
+def seed():
+    torch.manual_seed(1)
+    torch.set_num_threads(1)
+
+
+def gradients_of_math(do, inputs, bias, **options):
+    q, k, v = (x.detach().double().requires_grad_() for x in inputs)
+    bias = bias.detach().double().requires_grad_()
+    with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
+        o = torch.nn.functional.scaled_dot_product_attention(q, k, v, bias, **options)
+    return torch.autograd.grad(o, (q, k, v, bias), do.double())
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("layout", ["bhsd", "bshd"])
+@pytest.mark.parametrize("n_k", [7, 300])
+def test_rows_of_lowest_numbers(dtype, layout, n_k):
+    inputs = [torch.randn(2, 4, n, 8, dtype=dtype) for n in (5, n_k, n_k)]
+    bias = torch.randn(2, 1, 5, n_k, dtype=dtype)
+    bias[0, :, 1] = bias[1, :, 3] = torch.finfo(dtype).min
+    bias[1, :, 4, : n_k // 2] = torch.finfo(dtype).min
+    bias[0, :, 1, 0] = -torch.inf  # n is the number of the others
+    turned = [(x.transpose(1, 2) if layout == "bshd" else x).requires_grad_() for x in inputs]
+    bias.requires_grad_()
+    o = redblue.attention(*turned, bias=bias, layout=layout)
+    do = torch.randn(2, 4, 5, 8, dtype=dtype)
+    got = torch.autograd.grad(o, (*turned, bias), do.transpose(1, 2) if layout == "bshd" else do)
+    tolerance = {torch.float64: 1e-12, torch.float32: 1e-5, torch.bfloat16: 4e-2}[dtype]
+    wanted = gradients_of_math(do, inputs, bias)
+    for g, w in zip((*(x.transpose(1, 2) if layout == "bshd" else x for x in got[:3]), got[3]), wanted):
+        torch.testing.assert_close(g.double(), w, rtol=0, atol=tolerance)
+
+
+@pytest.mark.parametrize("lowest", [-1e4, -1e9, -1e30, 1e9])
+@pytest.mark.parametrize("options", [{}, {"causal": True}, {"pattern": "tril"}, {"sinks": True}, {"dropout": True}, {"M": 200}], ids=str)
+def test_rows_of_any_huge_number(lowest, options):
+    q, k, v = (torch.randn(2, 4, 9, 8, requires_grad=True) for _ in range(3))
+    bias = torch.zeros(2, 1, 9, 9)
+    bias[:, :, ::2] = lowest
+    wide = bias
+    if options:
+        options = dict(options)
+        if "causal" in options or "pattern" in options:
+            wide = bias.masked_fill(~torch.ones(9, 9).tril().bool(), -torch.inf)
+        if "pattern" in options:
+            options["pattern"] = redblue.patterns.mask(np.tri(9, dtype=bool))
+        if "sinks" in options:
+            options["sinks"] = torch.full((4,), -torch.inf)  # of no weight
+        if "dropout" in options:
+            options = {"dropout": 0.3, "seed": 3}
+    o = redblue.attention(q, k, v, bias=bias, **options)
+    do = torch.randn_like(o)
+    if "dropout" in options:
+        one = torch.eye(9).expand(2, 4, 9, 9)
+        kept = redblue.attention(q.detach(), k.detach(), one, **options) != 0
+        want = (torch.softmax(q @ k.mT / 8**0.5 + wide, -1) * kept / 0.7) @ v
+    else:  # scores are rounded beside a huge bias in torch as they are in redblue
+        want = torch.softmax(q @ k.mT / 8**0.5 + wide, -1) @ v
+    for g, w in zip(torch.autograd.grad(o, (q, k, v), do), torch.autograd.grad(want, (q, k, v), do)):
+        torch.testing.assert_close(g, w, rtol=0, atol=5e-3 if lowest == -1e4 else 1e-5)
+
+
+@pytest.mark.parametrize("options", [{"compute": "f64"}, {"M": 4}, {"M": 40}, {"memory": 400}], ids=str)
+def test_arithmetic_and_least_fast_memory(options):
+    """The pass that adds up the weights needs more than gradients do: then it has a plan of its own."""
+    q, k, v, do = (torch.randn(1, 2, 6, 8) for _ in range(4))
+    bias = torch.zeros(6, 6)
+    bias[2], bias[4] = torch.finfo(torch.float32).min, -1e9
+    o, lse = redblue.attention(q, k, v, bias=bias, return_lse=True, **options)
+    got = redblue.attention_backward(do, q, k, v, o, lse, bias=bias, **options)
+    if options != {"compute": "f64"}:
+        bias[4] = torch.finfo(torch.float32).min  # in fp32 scores vanish beside -1e9, too
+    for g, w in zip(got[:3], gradients_of_math(do, (q, k, v), bias)):
+        torch.testing.assert_close(g.double(), w, rtol=0, atol=1e-5)
+
+
+PLACED = {
+    "causal": {"causal": True},
+    "top-left": {"causal": True, "alignment": "top-left"},
+    "a number": {"causal": True, "alignment": 1},
+    "window": {"window": (3, 1)},
+    "dilation": {"window": (2, 0), "dilation": 2},
+    "alibi": {"alibi_slopes": np.full(4, 0.5, np.float32)},
+    "packed": {"cu_seqlens_q": [0, 2, 6], "cu_seqlens_k": [0, 3, 7]},
+    "in use": {"seqused_q": [3, 5], "seqused_k": [4, 6], "causal": True},
+    "padded": {"seqused_k": [4, 6]},
+}
+
+
+@pytest.mark.parametrize("case", PLACED)
+@pytest.mark.parametrize("first", [False, True])
+def test_weights_of_a_row_add_up_to_1(case, first):
+    """The sum over dv of do = 1 is that of all weights: the number of rows that see a key."""
+    rng = np.random.default_rng(1)
+    q, k, v = (rng.standard_normal((2, h, n, 8), dtype=np.float32) for h, n in ((4, 6), (2, 7), (2, 7)))
+    bias = np.zeros((6, 7), np.float32)
+    bias[1::2] = np.finfo(np.float32).min
+    options = {**PLACED[case], "bias": bias, "layout": "bshd" if first else "bhsd"}
+    q, k, v = ((x.swapaxes(1, 2) for x in (q, k, v)) if first else (q, k, v))
+    o, lse = redblue.attention(q, k, v, return_lse=True, **options)
+    dv = redblue.attention_backward(np.ones_like(o), q, k, v, o, lse, **options).dv
+    np.testing.assert_allclose(dv.sum() / 8, np.isfinite(lse).sum(), rtol=1e-5)
+
+
+def test_sequences_of_other_offsets_are_refused_where_such_rows_count():
+    rng = np.random.default_rng(1)
+    q, k, v, do = (rng.standard_normal((2, 1, 5, 4), dtype=np.float32) for _ in range(4))
+    bias = np.zeros((5, 5), np.float32)
+    bias[1] = np.finfo(np.float32).min
+    options = {"bias": bias, "causal": True, "seqused_k": [3, 5]}
+    o, lse = redblue.attention(q, k, v, return_lse=True, **options)
+    with pytest.raises(redblue.Unsupported, match="huge numbers.*differs by sequence"):
+        redblue.attention_backward(do, q, k, v, o, lse, **options)
+    do[:, :, 1] = 0
+    assert np.isfinite(redblue.attention_backward(do, q, k, v, o, lse, **options).dq).all()
+
+
+def test_of_numpy_too():
+    rng = np.random.default_rng(1)
+    q, k, v, do = (rng.standard_normal((1, 2, 6, 4), dtype=np.float32) for _ in range(4))
+    bias = np.zeros((6, 6), np.float32)
+    bias[2] = np.finfo(np.float32).min
+    o, lse = redblue.attention(q, k, v, bias=bias, return_lse=True)
+    got = redblue.attention_backward(do, q, k, v, o, lse, bias=bias, bias_gradient=True)
+    wanted = gradients_of_math(torch.from_numpy(do), [torch.from_numpy(x) for x in (q, k, v)], torch.from_numpy(bias))
+    for g, w in zip(got, wanted):
+        np.testing.assert_allclose(g, w, rtol=0, atol=1e-5)
