@@ -9,15 +9,13 @@ The operators are redblue::attention and redblue::attention_backward. Tensors ar
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import itertools
 import math
 import multiprocessing
-import threading
 import warnings
 import weakref
-from typing import Any, Iterator, List, Optional, Tuple
+from typing import Any, List, Optional, Tuple
 
 import torch
 from torch import Tensor
@@ -33,6 +31,7 @@ from ._core import Pattern, use_openmp
 from ._errors import InvalidProblem, Unsupported
 from ._lse import require_keys
 from ._options import ARRAYS, OPTIONS, SEQUENCES, Option
+from ._replaced import Replaced
 from ._settings import edges_of, offset_of, patterns_of, real, starts, unknown_options, used
 from ._shims import require_sdpa
 from ._torch_arrays import Torch, empty_in_order, require_dense
@@ -554,44 +553,8 @@ def _as_one_batch(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], causa
     return (tuple(batch), *(x.flatten(0, -4) for x in (q, k, v)), mask)
 
 
-_replacing = threading.Lock()
-_wanted = {"installed": False, "blocks": 0}  # by install(), and by the open blocks of use(), of all threads
-_replaced: List[Any] = []  # torch's own function, while redblue's is in its place
-
-
-def _want(installed: Optional[bool] = None, blocks: int = 0) -> None:
-    """Changes who wants redblue's function, and puts it in the place of torch's while anyone does."""
-    with _replacing:
-        _wanted["installed"] = _wanted["installed"] if installed is None else installed
-        _wanted["blocks"] += blocks
-        wanted = _wanted["installed"] or _wanted["blocks"] > 0
-        if wanted and not _replaced:
-            _replaced.append(torch.nn.functional.scaled_dot_product_attention)
-            torch.nn.functional.scaled_dot_product_attention = scaled_dot_product_attention
-        elif not wanted and _replaced:
-            torch.nn.functional.scaled_dot_product_attention = _replaced.pop()
-
-
-def install() -> None:
-    """From now on torch.nn.functional.scaled_dot_product_attention is redblue's, until `uninstall`."""
-    _want(installed=True)
-
-
-def uninstall() -> None:
-    """Undoes `install`: torch has its own function back, or has it at the end of the last block of `use` that is open."""
-    _want(installed=False)
-
-
-@contextlib.contextmanager
-def use() -> Iterator[None]:
-    """`with redblue.use():` torch.nn.functional.scaled_dot_product_attention is redblue's inside the block, for all
-    threads. Blocks may be nested, or overlap in several threads: the last one that ends gives torch its own function back,
-    unless `install` was called, in a block or before."""
-    _want(blocks=1)
-    try:
-        yield
-    finally:
-        _want(blocks=-1)
+_replaced = Replaced(scaled_dot_product_attention)
+install, uninstall, use = _replaced.install, _replaced.uninstall, _replaced.use
 
 
 def register_transformers() -> None:

@@ -11,7 +11,7 @@ import redblue.torch as rt  # noqa: E402
 from process import run_python  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("hardware")
-SDPA = F.scaled_dot_product_attention
+SDPA, OURS = F.scaled_dot_product_attention, rt._replaced.function
 TOLERANCE = {torch.float64: 1e-12, torch.float32: 5e-6, torch.float16: 5e-3, torch.bfloat16: 4e-2}
 
 
@@ -233,13 +233,13 @@ def test_use_replaces_torchs_function_and_gives_it_back():
     x = torch.randn(2, 9, 16)
     want = model(x, x, x, need_weights=False)[0]
     with redblue.use(), redblue.use():
-        assert F.scaled_dot_product_attention is rt.scaled_dot_product_attention
+        assert F.scaled_dot_product_attention is OURS
         got = model(x, x, x, need_weights=False)[0]
     assert F.scaled_dot_product_attention is SDPA
     torch.testing.assert_close(got, want)
     redblue.install()
     redblue.install()
-    assert F.scaled_dot_product_attention is rt.scaled_dot_product_attention
+    assert F.scaled_dot_product_attention is OURS
     redblue.uninstall()
     assert F.scaled_dot_product_attention is SDPA
     with pytest.raises(ZeroDivisionError), redblue.use():
@@ -252,20 +252,20 @@ def test_use_may_overlap():
     first.__enter__()
     second.__enter__()
     first.__exit__(None, None, None)
-    assert F.scaled_dot_product_attention is rt.scaled_dot_product_attention
+    assert F.scaled_dot_product_attention is OURS
     second.__exit__(None, None, None)
     assert F.scaled_dot_product_attention is SDPA
     redblue.install()
     with redblue.use():
         pass
-    assert F.scaled_dot_product_attention is rt.scaled_dot_product_attention
+    assert F.scaled_dot_product_attention is OURS
     redblue.uninstall()
 
 
 def test_install_in_a_block_lasts_and_uninstall_waits_for_its_end():
     with redblue.use():
         redblue.install()
-    assert F.scaled_dot_product_attention is rt.scaled_dot_product_attention
+    assert F.scaled_dot_product_attention is OURS
     redblue.uninstall()
     assert F.scaled_dot_product_attention is SDPA
     redblue.install()
@@ -273,7 +273,7 @@ def test_install_in_a_block_lasts_and_uninstall_waits_for_its_end():
         redblue.uninstall()
         with redblue.use():
             pass
-        assert F.scaled_dot_product_attention is rt.scaled_dot_product_attention
+        assert F.scaled_dot_product_attention is OURS
     assert F.scaled_dot_product_attention is SDPA
 
 
