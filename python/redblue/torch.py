@@ -502,6 +502,10 @@ def scaled_dot_product_attention(
     if attn_mask is not None and type(attn_mask) is not Tensor:
         attn_mask, is_causal, alignment = _without_causal_bias(attn_mask, is_causal)
     batch, q, k, v, mask = _as_one_batch(query, key, value, attn_mask, is_causal, enable_gqa)
+    if mask is not None and mask.dim() > 4:
+        at = next(i for i, size in enumerate(mask.shape) if size != 1)
+        parts = zip(q.unbind(at), k.unbind(at), v.unbind(at), mask.unbind(at))
+        return _stacked([scaled_dot_product_attention(*part, dropout_p, False, scale, enable_gqa) for part in parts], at)
     options = {"bias": mask, "dropout": dropout_p, "causal": is_causal, "alignment": alignment, "scale": scale}
     o = of_tensors(q, k, v, None, False, options)
     return o if len(batch) < 2 else o.unflatten(0, batch)
@@ -527,7 +531,8 @@ def _without_causal_bias(mask: Any, causal: bool) -> Tuple:
 
 def _as_one_batch(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], causal: bool, grouped: bool) -> Tuple:
     """The sizes in front of [heads, n, features], as torch broadcasts them, and the tensors with at most one size there.
-    Heads of size 1 are those of all heads."""
+    Heads of size 1 are those of all heads. A mask that is the same for some of these sizes and not for others keeps them,
+    and so do then the tensors: to broadcast it would copy it."""
     try:
         a, b, c = q.shape, k.shape, v.shape
     except RuntimeError:  # nested tensors have no shape
@@ -549,8 +554,22 @@ def _as_one_batch(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], causa
         return (), q, k, v, mask
     if mask is not None and mask.dim() > 3:
         mask = mask.reshape((1,) * (dims - mask.dim()) + tuple(mask.shape))
-        mask = mask.expand(*batch, *mask.shape[-3:]).flatten(0, -4)
+        mask.expand(*batch, *mask.shape[-3:])  # torch's error where it does not broadcast
+        for i, size in enumerate(batch):
+            if size > 1 and mask.shape[i] > 1 and mask.stride(i) == 0:
+                mask = mask.narrow(i, 0, 1)  # it was expanded: all are the first
+        alike = [mask.shape[i] == size for i, size in enumerate(batch)]
+        if not all(alike) and mask.shape[:-3].numel() > 1:
+            return batch, q, k, v, mask
+        mask = mask.flatten(0, -4)
     return (tuple(batch), *(x.flatten(0, -4) for x in (q, k, v)), mask)
+
+
+def _stacked(parts: List[Tensor], at: int) -> Tensor:
+    """The parts as one tensor, whose dimensions lie in memory in the order of theirs."""
+    order = sorted(range(parts[0].dim()), key=parts[0].stride, reverse=True)
+    back = [0] + [1 + order.index(i) for i in range(len(order))]
+    return torch.stack([x.permute(order) for x in parts]).permute(back).movedim(0, at)
 
 
 _replaced = Replaced(scaled_dot_product_attention)
