@@ -11,7 +11,7 @@ from fractions import Fraction
 import check_rows
 import numpy as np
 from check_rows import NEXT, around, norms, require
-from read_safetensors import in_order, load_file
+from read_tensors import in_order, load_file
 
 getcontext().prec = 60
 BITS = {"f64": (53, 1024, 1074), "f32": (24, 128, 150), "f16": (11, 16, 25), "bf16": (8, 128, 134)}
@@ -134,15 +134,15 @@ def check(c, q, k, v, o=None):
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.split(";", maxsplit=1)[0])
     parser.add_argument("certificate", type=argparse.FileType())
-    parser.add_argument("input", help="safetensors with q, k, v")
-    parser.add_argument("--output", help="safetensors with o")
+    parser.add_argument("input", help="safetensors or .npz with q, k, v")
+    parser.add_argument("--output", help="safetensors or .npz with o")
     parser.add_argument("--layout", help="order of the axes in the files: bhnd (default), bnhd, hnd, nd, ...")
     args = parser.parse_args()
     try:
         files = [load_file(args.input)] * 3 + ([load_file(args.output)] if args.output else [])
         tensors = [in_order(f[n], args.layout).astype(float) for f, n in zip(files, "qkvo")]
     except Exception as e:
-        sys.exit(f"REFUSED: reads safetensors with q, k, v (and o) [batch, heads, n, d], floats of 2 to 8 bytes: {e!r:.200}")
+        sys.exit(f"REFUSED: reads safetensors and .npz with q, k, v (and o) [batch, heads, n, d], floats of 2 to 8 bytes: {e!r:.200}")
     try:
         print(f"ok: the certificate holds{check(json.load(args.certificate), *tensors)}")
     except (ValueError, KeyError, TypeError, ArithmeticError) as e:

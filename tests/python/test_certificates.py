@@ -478,6 +478,6 @@ def test_files_may_lack_axes_or_have_them_in_another_order():
     assert script.in_order(x[0], None).shape == (1, 1, 3, 4)
 
 
-@pytest.mark.parametrize("name", ["check_certificate.py", "check_rows.py", "read_safetensors.py"])
+@pytest.mark.parametrize("name", ["check_certificate.py", "check_rows.py", "read_tensors.py"])
 def test_can_be_read_in_one_sitting(name):
     assert len((SCRIPT.parent / name).read_text().splitlines()) < 150

@@ -1,4 +1,4 @@
-"""Tensors of a safetensors file as numpy arrays, bf16 as f32."""
+"""Tensors of a safetensors or .npz file as numpy arrays, bf16 as f32."""
 
 import json
 import pathlib
@@ -16,8 +16,22 @@ def in_order(x, layout=""):
     return x.reshape([x.shape[there.index(a)] if a in there else 1 for a in "bhnd"])
 
 
+def of_bits(x):
+    """bf16, as the bits of it say."""
+    return (x.view(np.uint16).astype(np.uint32) << 16).view(np.float32)
+
+
+def load_npz(path):
+    with np.load(path, allow_pickle=False) as file:
+        tensors = {name: file[name] for name in file.files}
+    wide = {name: of_bits(x) if x.dtype == np.dtype("V2") else x for name, x in tensors.items()}  # numpy has no bf16
+    return {name: x for name, x in wide.items() if x.dtype.kind == "f"}
+
+
 def load_file(path):
     data = pathlib.Path(path).read_bytes()
+    if data.startswith(b"PK"):
+        return load_npz(path)
     start = 8 + int.from_bytes(data[:8], "little")
     tensors = {}
     for name, t in json.loads(data[8:start]).items():
@@ -25,5 +39,5 @@ def load_file(path):
             continue
         begin, end = t["data_offsets"]
         x = np.frombuffer(data[start + begin : start + end], TYPES[t["dtype"]]).reshape(t["shape"])
-        tensors[name] = (x.astype(np.uint32) << 16).view(np.float32) if t["dtype"] == "BF16" else x
+        tensors[name] = of_bits(x) if t["dtype"] == "BF16" else x
     return tensors
