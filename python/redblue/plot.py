@@ -13,8 +13,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import subprocess
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Optional, Union
@@ -30,7 +28,9 @@ from matplotlib.ticker import LogLocator
 from ._arrays import integers
 from ._compare import Comparison
 from ._errors import CapacityError, InvalidProblem
+from ._figure1 import COLUMNS, line, sizes
 from ._plan import Plan, plan
+from ._program import printed_by
 from ._report import json_of, text_of
 from ._settings import real, whole
 
@@ -116,6 +116,42 @@ def _switch(op: str, before: Plan, after: Plan, options: Mapping[str, Any]) -> i
         else:
             high = (low + high) // 2
     return high
+
+
+def figure1(
+    n: int = 1024, d: int = 32, *, M: Optional[Iterable[int]] = None, axes: Optional[Sequence[Axes]] = None
+) -> tuple[Axes, Axes]:
+    """Figure 1 of Li et al. 2024 (arXiv 2410.09397), for the operation gradient-x, dL/dX of attention through projections, with words
+    that the counting machine counts: their algorithms for small and for large caches as printed, redblue's repaired ones, the
+    best, and the proven lower bound. The first panel has the words moved against words of fast memory M, with the forms of
+    their Table 1; the second has the words that each holds over M: above 1 it does not fit, as the printed ones do not.
+
+    n queries and keys, d columns of A1, A2, A3, X and Y. M: words of fast memory, default d^2/64 to n d. axes: two, to draw
+    into. scripts/figure1.py prints the numbers. Raises InvalidProblem for sizes that have no plan.
+    """
+    n, d = whole("n", n), whole("d", d)
+    if n < 1 or d < 1:
+        raise InvalidProblem(f"n = {n}, d = {d}: give whole numbers from 1 on")
+    lines = [line(n, d, size) for size in (integers(M, "M") or sizes(n, d))]
+    if axes is None:
+        with mpl.rc_context(STYLE):
+            axes = plt.figure(figsize=(11, 4), layout="constrained").subplots(1, 2)
+    moved, held = (_axes(ax) for ax in axes)
+    at = [x["M"] for x in lines]
+    for i, column in enumerate(COLUMNS):
+        label = column.replace("_", ", ") + " cache" * (column != "best")
+        for ax, key in ((moved, "io"), (held, "peak_over_M")):
+            ax.plot(at, [np.nan if x[column] is None else x[column][key] for x in lines], label=label, marker=".", **_style(i))
+    moved.plot(at, [x["bound"]["words"] for x in lines], color="black", linewidth=2, label="lower bound")
+    for form, label in (("small_cache_form", "(n²d + nd²) / √M"), ("large_cache_form", "(n²d² + nd³) / M")):
+        moved.plot(at, [x[form] for x in lines], color="0.6", linestyle=":", label=label)
+    held.axhline(1, color="black", linewidth=1)
+    for ax, ylabel in ((moved, "words moved"), (held, "words held / M")):
+        ax.axvline(d * d, color="0.4", linewidth=0.8, linestyle=":", zorder=0)
+        ax.annotate("M = d²", (d * d, 1), (3, -3), xycoords=("data", "axes fraction"), textcoords="offset points", va="top", color="0.4")
+        ax.set(xscale="log", yscale="log", xlabel="fast memory M (words)", ylabel=ylabel, title=f"dL/dX, n = {n}, d = {d}")
+    moved.legend(frameon=False, fontsize="small")
+    return moved, held
 
 
 def _grid(
@@ -234,20 +270,12 @@ _NO_MACHINE = "it is no hardware file; `redblue doctor --json` prints one"
 
 def _machine(machine: Any) -> Mapping[str, Any]:
     if machine is None:
-        facts = json.loads(_program("doctor", "--json"))
+        facts = json.loads(printed_by("doctor", "--json"))
     else:
         facts = machine if isinstance(machine, Mapping) else json_of(Path(machine), _NO_MACHINE)
     if not isinstance(facts, Mapping) or "levels" not in facts or "peaks" not in facts:
         raise InvalidProblem(f"machine = {machine}: {_NO_MACHINE}")
     return facts
-
-
-def _program(*command: Any) -> str:
-    """What the program prints; its message where it fails."""
-    done = subprocess.run([sys.executable, "-m", "redblue", *map(str, command)], capture_output=True, text=True)
-    if done.returncode != 0:
-        raise InvalidProblem(done.stderr.strip().removeprefix("redblue: "))
-    return done.stdout
 
 
 def timeline(trace: Union[str, Path, Sequence[Any]], *, ax: Optional[Axes] = None) -> Axes:
@@ -259,7 +287,7 @@ def timeline(trace: Union[str, Path, Sequence[Any]], *, ax: Optional[Axes] = Non
     trace and for arguments that the command refuses, FileError for a file that cannot be read.
     """
     is_file = isinstance(trace, (str, Path))
-    text = text_of(Path(trace)) if isinstance(trace, (str, Path)) else _program("trace", *trace)
+    text = text_of(Path(trace)) if isinstance(trace, (str, Path)) else printed_by("trace", *trace)
     if is_file and not text.startswith(_TRACE):
         raise InvalidProblem(f"{trace} is no trace: give a file that redblue trace wrote, whose first line begins with {_TRACE!r}")
     try:

@@ -11,6 +11,7 @@ from program import ROOT, answer, needs_program
 
 SCRIPT = ROOT / "scripts/figure1.py"
 pytestmark = needs_program
+pytest.importorskip("redblue")
 COLUMNS = ["printed_small", "printed_large", "repaired_small", "repaired_large", "best"]
 
 

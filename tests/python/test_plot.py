@@ -44,6 +44,23 @@ def test_the_bounds_are_all_named_and_switches_are_where_another_schedule_become
     assert below == redblue.plan(n=128, d=16, M=64).schedule != above
 
 
+def test_figure_1_draws_what_is_counted():
+    at = [16, 64, 1024]
+    moved, held = redblue.plot.figure1(128, 8, M=at)
+    assert moved.get_title() == held.get_title() == "dL/dX, n = 128, d = 8" and moved.figure is held.figure
+    bound = lines(moved)["lower bound"].get_ydata()
+    for i, M in enumerate(at):
+        words = [sys.executable, "-m", "redblue", "count", "--op", "gradient-x", "--n", "128", "--d", "8", "--M", str(M), "--json"]
+        for label, schedule in (("printed, small cache", "algorithm_6"), ("printed, large cache", "algorithm_9"), ("best", None)):
+            more = ["--schedule", schedule] if schedule else []
+            counted = json.loads(subprocess.run([*words, *more], capture_output=True, check=True).stdout)["counted"]
+            assert lines(moved)[label].get_ydata()[i] == counted["io"] >= bound[i]
+            assert lines(held)[label].get_ydata()[i] == counted["peak"] / M
+    assert (lines(held)["best"].get_ydata() <= 1).all() and (lines(held)["printed, large cache"].get_ydata() > 1).any()
+    with pytest.raises(redblue.InvalidProblem, match="n = 0"):
+        redblue.plot.figure1(0)
+
+
 def test_schedules_may_be_named_and_memory_that_is_too_small_is_a_gap():
     drawn = lines(redblue.plot.io_against_memory(n=64, d=64, M=[1, 4096, 8192], schedules=["flash"]))
     io = drawn["flash"].get_ydata()
