@@ -228,6 +228,13 @@ void precede(OutlineLine& line, const OutlineLine& before, index_t round) {
   absorb(line, later, round, 1);
 }
 
+/// Adds a later round that does the same, line by line, as most do. False if it does not; then nothing has changed.
+bool absorb_all(Lines& lines, const Lines& later, index_t round) {
+  if (!same(later, lines, Rounds::any)) return false;
+  for (std::size_t i = 0; i < lines.size(); ++i) absorb(lines[i], later[i], round);
+  return true;
+}
+
 /// Adds a later round to the lines of a loop's body. A loop that one of them runs once, or not at all, is a loop in
 /// both. False if they do other things; `lines` is then of no more use.
 bool unify(Lines& lines, const Lines& later, index_t round) {
@@ -266,6 +273,19 @@ bool unify(Lines& lines, const Lines& later, index_t round) {
     }
   }
   return true;
+}
+
+/// Do two rounds do the same, on blocks of the same shapes?
+bool alike(const Lines& a, const Lines& b) {
+  const auto operands = [](const Operand& x, const Operand& y) {
+    return x.whole == y.whole && x.first == y.first && x.usual == y.usual && x.last == y.last &&
+           x.row.steps == y.row.steps && x.col.steps == y.col.steps;
+  };
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [&](const OutlineLine& x, const OutlineLine& y) {
+    return same(x, y, Rounds::equal) && x.times == y.times && x.reads == y.reads && x.writes == y.writes &&
+           x.macs == y.macs && x.resident == y.resident && x.fewest == y.fewest &&
+           std::ranges::equal(x.operands, y.operands, operands) && alike(x.body, y.body);
+  });
 }
 
 void multiply(Lines& lines, Words times) {
@@ -345,6 +365,16 @@ void Outliner::add_update(const kernel::AnyKernel& k, std::span<const Arg> args)
   add_kernel(LineKind::update, k, args);
 }
 
+Lines Outliner::round_of(const std::function<void(Outliner&, index_t)>& body, index_t i, Words weight) {
+  const Words outer = std::exchange(weight_, weight);
+  sequences_.emplace_back();
+  body(*this, i);
+  Lines lines = folded(std::move(sequences_.back()));
+  sequences_.pop_back();
+  weight_ = outer;
+  return lines;
+}
+
 void Outliner::each(index_t n, const std::function<void(Outliner&, index_t)>& body) {
   announce();
   OutlineLine loop;
@@ -354,18 +384,16 @@ void Outliner::each(index_t n, const std::function<void(Outliner&, index_t)>& bo
     if (!moves) stand_still(loop.body);
     add(std::move(loop));
   };
-  const Words outer = weight_;
-  for (index_t i = 0; i < n; ++i) {
-    const index_t rounds = sampled_ && i == 2 && n > 4 ? n - 3 : 1;
-    weight_ = outer * rounds;
-    sequences_.emplace_back();
-    body(*this, i);
-    Lines lines = folded(std::move(sequences_.back()));
-    sequences_.pop_back();
+  const auto take = [&](Lines lines, index_t rounds) {
     multiply(lines, rounds);
     const bool follows = moves || loop.most == 1;
-    if (Lines merged = loop.body; follows && unify(merged, lines, loop.most)) {
-      loop.body = std::move(merged);
+    bool joined = follows && absorb_all(loop.body, lines, loop.most);
+    if (follows && !joined) {
+      Lines merged = loop.body;
+      joined = unify(merged, lines, loop.most);
+      if (joined) loop.body = std::move(merged);
+    }
+    if (joined) {
       loop.rounds.first = loop.fewest = loop.most = loop.most + rounds;
       set_hashes(loop);
       moves = true;
@@ -374,10 +402,39 @@ void Outliner::each(index_t n, const std::function<void(Outliner&, index_t)>& bo
       loop = loop_of(std::move(lines), true, rounds);
       moves = false;
     }
+  };
+  /// The last round that does the same as round i.
+  const auto last_alike = [&](index_t i, const Lines& lines) {
+    const auto is_alike = [&](index_t other) { return alike(round_of(body, other, 0), lines); };
+    index_t yes = i, no = n;
+    for (index_t at = n - 1; yes + 1 < no; at = at > n - 3 ? at - 1 : yes + (no - yes) / 2)
+      (is_alike(at) ? yes : no) = at;
+    return yes;
+  };
+  Lines before;
+  index_t patience = 1;  // how far to go on before the next search: twice as far after each that found nothing
+  for (index_t i = 0, wait = 0; i < n; ++i) {
+    const index_t rounds = sample_ == Sample::few && i == 2 && n > 4 ? n - 3 : 1;
+    Lines lines = round_of(body, i, weight_ * rounds);
+    if (sample_ == Sample::unlike && n > 4) {
+      const bool search = i > 0 && --wait < 0 && alike(lines, before);
+      before = lines;
+      take(std::move(lines), 1);
+      if (!search) continue;
+      const index_t last = last_alike(i, before);
+      if (last - i < 3) {
+        wait = patience *= 2;
+        continue;
+      }
+      take(round_of(body, i + 1, weight_ * (last - i - 1)), last - i - 1);
+      take(round_of(body, last, weight_), 1);
+      i = last;
+      continue;
+    }
+    take(std::move(lines), rounds);
     i += rounds - 1;
   }
   end_loop();
-  weight_ = outer;
 }
 
 namespace {
@@ -419,6 +476,7 @@ Operand Outliner::operand_of(const Arg& a) const {
 void Outliner::add_kernel(LineKind kind, const kernel::AnyKernel& k, std::span<const Arg> args) {
   OutlineLine line{.kind = kind, .kernel = std::string(kernel::name_of(k)), .parameters = named_parameters(k)};
   line.macs = kernel::macs(k, args);
+  line.operands.reserve(args.size());
   for (std::size_t i = 0; i < args.size(); ++i) {
     const Arg& a = args[i];
     if (a.shape().words() == 0) continue;  // the problem does not have it

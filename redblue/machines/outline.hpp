@@ -57,10 +57,13 @@ struct OutlineLine {
 /// Records the outline of what passes, one round of an `each` after another, behind machine::Any.
 class Outliner : public MachineFace<Outliner> {
  public:
-  /// `sampled`: of an `each` only the first three rounds and the last are run, and those between are taken to be like
-  /// the third.
+  /// Which rounds of an `each` are run. few: the first three and the last; those between are taken to be like the
+  /// third. unlike: where two rounds in a row do the same on blocks of the same shapes, the last one that does is
+  /// looked for by bisection, and those between are taken to do so, too.
+  enum class Sample : std::uint8_t { all, few, unlike };
+
   /// A walk through more operations than kMostOperations throws InvalidProblem.
-  Outliner(const Residence& fast, bool sampled) : fast_(fast), sampled_(sampled), sequences_(1) {}
+  Outliner(const Residence& fast, Sample sample) : fast_(fast), sample_(sample), sequences_(1) {}
 
   index_t open(SlowArray array, Shape s, Layout layout);
   void close(index_t depth, SlowArray array, Shape s);
@@ -95,6 +98,8 @@ class Outliner : public MachineFace<Outliner> {
 
   void add_run(const kernel::AnyKernel& k, std::span<const Arg> args);
   void add_update(const kernel::AnyKernel& k, std::span<const Arg> args);
+  /// The lines of a round, each counted as often as `weight`.
+  std::vector<OutlineLine> round_of(const std::function<void(Outliner&, index_t)>& body, index_t i, Words weight);
   Operand operand_of(const Arg& a) const;
   void add_kernel(LineKind kind, const kernel::AnyKernel& k, std::span<const Arg> args);
   /// Says of fresh tiles that they are there.
@@ -103,7 +108,7 @@ class Outliner : public MachineFace<Outliner> {
   void add(OutlineLine line, Words resident);
 
   Residence fast_;
-  bool sampled_;
+  Sample sample_;
   std::vector<std::vector<OutlineLine>> sequences_;  ///< of the rounds under way, outermost first
   std::vector<Held> tiles_;
   index_t walked_ = 0;

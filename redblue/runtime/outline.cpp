@@ -7,16 +7,19 @@ namespace redblue {
 
 std::vector<machine::OutlineLine> outline(const plan::Plan& plan) {
   const plan::Instances x = plan.counted();
-  const auto walk = [&](bool sampled) {
-    machine::Outliner outliner(x.sizes.fast, sampled);
+  using Sample = machine::Outliner::Sample;
+  const auto walk = [&](Sample sample) {
+    machine::Outliner outliner(x.sizes.fast, sample);
     machine::Any any(outliner);
     run_on(any, plan, x);
     return outliner;
   };
-  // Under a mask no round is like another; without one the sum shows whether the rounds left out were like the others.
-  if (x.sizes.mask.full() && x.sizes.sequences == nullptr)
-    if (machine::Outliner outliner = walk(true); outliner.io() == plan.row().io) return outliner.lines();
-  return walk(false).lines();
+  // The sum shows whether the rounds left out were like the others. Under a pattern hardly any are.
+  if (x.sizes.sequences == nullptr)
+    if (machine::Outliner outliner = walk(x.sizes.mask.full() ? Sample::few : Sample::unlike);
+        outliner.io() == plan.row().io)
+      return outliner.lines();
+  return walk(Sample::all).lines();
 }
 
 }  // namespace redblue

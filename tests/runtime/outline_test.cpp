@@ -249,6 +249,15 @@ TEST(Outline, IsShortUnderAMask) {
   }
 }
 
+TEST(Outline, LeavesOutRoundsThatAreAlikeUnderAMask) {
+  const plan::Plan plan = plan::make_plan(causal(problem(65536, 65536, 64, 64)), {.M = 16384, .schedule = "key_outer"});
+  const auto list = outline(plan);
+  expect_sums(plan, list);
+  Words operations;
+  for_lines(list, [&](const OutlineLine& l) { operations += l.times; });
+  EXPECT_TRUE(operations > machine::Outliner::kMostOperations) << operations.str();
+}
+
 TEST(Outline, SaysWhatIsResidentInBytesWhereFastMemoryIsInBytes) {
   plan::Options o;
   o.memory = {4096, plan::residence_of(Operation::forward, DType::bf16, DType::f32)};
