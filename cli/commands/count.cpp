@@ -40,7 +40,10 @@ void add_count(Program& program) {
     const Io io = plan.io();
     const Words footprint = footprint_of_count(plan, counted.decisions);
     const Words peak = counted.peak_bytes.value_or(counted.peak);
-    const bool equal = counted.io == io && peak == footprint && counted.flops == plan.flops();
+    const bool bytes = plan::minimises_bytes(plan.options);
+    const Io counted_bytes = counted.io_bytes.value_or(Io()), planned_bytes = bytes ? plan::bytes_of(plan) : Io();
+    const bool equal = counted.io == io && peak == footprint && counted.flops == plan.flops() &&
+                       (!bytes || counted_bytes == planned_bytes);
     if (options->json) {
       Json j{{"schema", "redblue.count/1"},
              {"problem", to_json(plan.problem)},
@@ -56,6 +59,11 @@ void add_count(Program& program) {
              {"equal", equal},
              {"bound", to_json(plan.bound)},
              {"ratio", row.ratio ? Json(*row.ratio) : Json(nullptr)}};
+      if (bytes) {
+        j["counted"]["bytes"] = to_json(counted_bytes.total());
+        j["formula"]["bytes"] = to_json(planned_bytes.total());
+        j["bound_bytes"] = to_json(plan::least_bytes(plan));
+      }
       if (plan.forward) j["forward"] = to_json(plan.forward->row());
       print(j);
     } else {
@@ -66,9 +74,11 @@ void add_count(Program& program) {
       };
       line("reads", counted.io.total_reads(), io.total_reads());
       line("writes", counted.io.total_writes(), io.total_writes());
+      if (bytes) line("bytes moved", counted_bytes.total(), planned_bytes.total());
       line(plan.options.memory ? "peak in bytes" : "peak", peak, footprint);
       line("flops", counted.flops, plan.flops());
       fmt::print("{:<18} {:>22}   (theorem {})\n", "bound", plan.bound.words.str(), plan.bound.name);
+      if (bytes) fmt::print("{:<18} {:>22}\n", "bound in bytes", plan::least_bytes(plan).str());
       if (row.ratio) fmt::print("{:<18} {:>22.4f}\n", "ratio", *row.ratio);
       if (counted.decisions.asked > 0)
         fmt::print("without data, {} decisions took the worst: the most that any data cost\n", counted.decisions.worst);

@@ -39,18 +39,26 @@ bool widths_differ(const plan::Plan& plan) {
   return widths.size() > 1;
 }
 
+/// Bytes of a word of an array that the plan moves: "2", or "2, 4 unfinished" where it is read again before it is
+/// finished.
+std::string width_text(const plan::Plan& plan, SlowArray a) {
+  const index_t width = plan.options.width[index_of(a)];
+  for (const plan::Plan* p = &plan; p != nullptr; p = p->forward.get())
+    if (const index_t unfinished = plan::unfinished_width(p->options, p->problem.op, a);
+        unfinished > width && p->row().io.reads[index_of(a)] > 0)
+      return fmt::format("{}, {} unfinished", width, unfinished);
+  return fmt::format("{}", width);
+}
+
 /// The bytes that the chosen plan moves, by array.
 void print_bytes(const plan::Plan& plan) {
-  const Io io = plan.io();
+  const Io bytes = plan::bytes_of(plan);
   fmt::print("\n  bytes moved by {:<12} {:>18} {:>18} {:>18}\n", plan.row().schedule, "read", "written", "per word");
-  Words total;
-  for (std::size_t a = 0; a < kSlowArrays; ++a) {
-    const Words width = plan.options.width[a], read = width * io.reads[a], written = width * io.writes[a];
-    if (read + written == 0) continue;
-    fmt::print("  {:<27} {:>18} {:>18} {:>18}\n", kSlowArrayNames[a], read.str(), written.str(), width.str());
-    total += read + written;
-  }
-  fmt::print("  {:<27} {:>18} in all\n", "", total.str());
+  for (std::size_t a = 0; a < kSlowArrays; ++a)
+    if (bytes.reads[a] + bytes.writes[a] > 0)
+      fmt::print("  {:<27} {:>18} {:>18} {:>18}\n", kSlowArrayNames[a], bytes.reads[a].str(), bytes.writes[a].str(),
+                 width_text(plan, static_cast<SlowArray>(a)));
+  fmt::print("  {:<27} {:>18} in all\n", "", bytes.total().str());
 }
 
 std::string title(const Problem& p) {
@@ -99,36 +107,43 @@ void print_table(const plan::Plan& plan) {
   const Problem& p = plan.problem;
   fmt::print("{}: batch {}, heads {} ({} key-value), n_q {}, n_k {}, d {}, d_v {}{}; {}\n", title(p), p.batch, p.heads,
              p.kv_heads.value_or(p.heads), p.n_q, p.n_k, p.d, p.d_v, mask_text(p), memory_text(plan));
-  fmt::print("bound: {} words (theorem {})\n\n", plan.bound.words.str(), plan.bound.name);
+  const bool bytes = plan::minimises_bytes(plan.options);
+  fmt::print("bound: {} words{} (theorem {})\n\n", plan.bound.words.str(),
+             bytes ? fmt::format(", {} bytes", plan::least_bytes(plan).str()) : "", plan.bound.name);
   print_what_is_proved(p);
   if (plan.forward) {
     const plan::Row& f = plan.forward->row();
     const std::string index = has_index_words(plan) ? fmt::format(", index words {} (resident {})", f.index.reads.str(),
                                                                   f.index.resident.str())
                                                     : "";
-    fmt::print("first {} for O and lse: {} words, footprint {}{}; ratios below include it\n\n", f.schedule,
-               f.io.total().str(), f.footprint.str(), index);
+    fmt::print("first {} for O and lse: {} words{}, footprint {}{}; ratios below include it\n\n", f.schedule,
+               f.io.total().str(), bytes ? fmt::format(", {} bytes", f.bytes->str()) : "", f.footprint.str(), index);
   }
   std::size_t name = std::string_view("schedule").size();
   for (const plan::Row& r : plan.rows) name = std::max(name, r.schedule.size());
   for (const plan::Refusal& r : plan.refused) name = std::max(name, r.schedule.size());
-  fmt::print("  {:<{}} {:>18} {:>18} {:>18} {:>8} {:>6} {:>12} {:>14}  {}\n", "schedule", name, "reads", "writes",
-             "I/O words", "ratio", "work", plan.options.memory ? "bytes" : "footprint", "workspace", "tiling");
+  const auto moved = [bytes](const std::string& text) { return bytes ? fmt::format(" {:>18}", text) : ""; };
+  fmt::print("  {:<{}} {:>18} {:>18} {:>18}{} {:>8} {:>6} {:>12} {:>14}  {}\n", "schedule", name, "reads", "writes",
+             "I/O words", moved("bytes moved"), "ratio", "work", plan.options.memory ? "bytes held" : "footprint",
+             "workspace", "tiling");
+  const auto numbers = [&](const plan::Row& r, const std::string& ratio, const std::string& work) {
+    fmt::print("{:<{}} {:>18} {:>18} {:>18}{} {:>8} {:>6} {:>12} {:>14}  {}", r.schedule, name,
+               r.io.total_reads().str(), r.io.total_writes().str(), r.io.total().str(),
+               moved(r.bytes.value_or(0).str()), ratio, work, r.footprint_bytes.value_or(r.footprint).str(),
+               r.workspace.str(), plan::text_of(r.tiling));
+  };
   for (std::size_t i = 0; i < plan.rows.size(); ++i) {
     const plan::Row& r = plan.rows[i];
     if (!plan.may_choose(r) && plan.may_choose(plan.rows[i - 1])) fmt::print("for comparison:\n");
-    fmt::print("{} {:<{}} {:>18} {:>18} {:>18} {:>8} {:>6.2f} {:>12} {:>14}  {}{}{}\n", i == plan.chosen ? '*' : ' ',
-               r.schedule, name, r.io.total_reads().str(), r.io.total_writes().str(), r.io.total().str(),
-               r.ratio ? fmt::format("{:.3f}", *r.ratio) : "-", r.work, r.footprint_bytes.value_or(r.footprint).str(),
-               r.workspace.str(), plan::text_of(r.tiling), note_on(r),
-               r.fits ? "" : fmt::format("  (needs {:.2f} M)", times_too_large(plan, r)));
+    fmt::print("{} ", i == plan.chosen ? '*' : ' ');
+    numbers(r, r.ratio ? fmt::format("{:.3f}", *r.ratio) : "-", fmt::format("{:.2f}", r.work));
+    fmt::print("{}{}\n", note_on(r), r.fits ? "" : fmt::format("  (needs {:.2f} M)", times_too_large(plan, r)));
   }
-  if (plan.dense)
-    fmt::print("forming all pairs and masking them:\n  {:<{}} {:>18} {:>18} {:>18} {:>8} {:>6} {:>12} {:>14}  {}\n",
-               plan.dense->schedule, name, plan.dense->io.total_reads().str(), plan.dense->io.total_writes().str(),
-               plan.dense->io.total().str(), "-", "-",
-               plan.dense->footprint_bytes.value_or(plan.dense->footprint).str(), plan.dense->workspace.str(),
-               plan::text_of(plan.dense->tiling));
+  if (plan.dense) {
+    fmt::print("forming all pairs and masking them:\n  ");
+    numbers(*plan.dense, "-", "-");
+    fmt::print("\n");
+  }
   for (const plan::Refusal& r : plan.refused) fmt::print("- {:<{}} {}\n", r.schedule, name, r.why);
   if (has_index_words(plan)) print_index_words(plan, name);
   if (plan.row().time) print_times(plan, name);

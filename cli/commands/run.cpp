@@ -172,6 +172,9 @@ void print_text(const plan::Plan& plan, const Measured& m, double seconds, const
   line("words", m.io.total(), io.total(), fmt::format("{} ({})", plan.bound.words.str(), plan.bound.name));
   line("  read", m.io.total_reads(), io.total_reads(), "");
   line("  written", m.io.total_writes(), io.total_writes(), "");
+  if (plan::minimises_bytes(plan.options))
+    fmt::print("{:<14} {:>20} {:>20} {:>20}\n", "in bytes", "", plan::bytes_of(plan).total().str(),
+               plan::least_bytes(plan).str());
   line("fast memory", m.peak, plan.footprint(), fmt::format("M = {}", plan.options.M.str()));
   if (m.decisions.asked > 0)
     fmt::print("{:<14} {:>20} of {}; the formula is of the most that any data cost, all {}\n", "exact rows",

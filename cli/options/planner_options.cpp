@@ -11,8 +11,10 @@ namespace redblue::cli {
 void MemoryOptions::add_to(const Command& command) {
   command.option("--M", M, "fast memory in words").type_name("WORDS");
   command
-      .option("--memory", memory,
-              "fast memory in bytes: 64KiB, 1.5MiB; inputs take --dtype there, all else --accumulate")
+      .option(
+          "--memory", memory,
+          "fast memory in bytes: 64KiB, 1.5MiB; inputs take --dtype there, all else --accumulate; a plan then moves "
+          "the fewest bytes, not words")
       .type_name("BYTES");
 }
 
@@ -78,10 +80,12 @@ void PlannerOptions::apply_to(Problem& p) const {
 
 void PlannerOptions::add_width(const Command& command) {
   command
-      .option("--width", width,
-              "bytes per word of each array, to minimise bytes: Q=2,K=1,V=1,O=2,lse=4,S=4 (arrays of the "
-              "operation; those not named: --dtype). With --memory, inputs have it in fast memory, too, and "
-              "accumulators=4, scores=4, statistics=4 set it there for all words of a kind")
+      .option(
+          "--width", width,
+          "bytes per word of each array, to minimise bytes: Q=2,K=1,V=1,O=2,lse=4,S=4 (arrays of the "
+          "operation; those not named: --dtype). Words of an output that are written to be read again have those of "
+          "accumulators. With --memory, inputs have it in fast memory, too, and "
+          "accumulators=4, scores=4, statistics=4 set it there for all words of a kind")
       .type_name("LIST");
 }
 
@@ -98,10 +102,10 @@ plan::Options PlannerOptions::options(const Tensors& tensors, const RunOptions& 
 
 void ObjectiveOptions::add_to(const Command& command) {
   command
-      .option(
-          "--objective", objective,
-          "what the plan minimises: words, or time as modelled for this machine (redblue doctor) or --machine. Without "
-          "--M or --memory, words take a core's private cache, time twice that, and a run minimises time")
+      .option("--objective", objective,
+              "what the plan minimises: words (bytes that move, where --memory gives fast memory in bytes), or time as "
+              "modelled for this machine (redblue doctor) or --machine. Without --M or --memory, words take a core's "
+              "private cache, time twice that, and a run minimises time")
       .type_name("NAME");
   command
       .option("--machine", machine,
@@ -115,6 +119,10 @@ plan::Plan ObjectiveOptions::plan(const Problem& p, plan::Options options, const
     throw InvalidProblem(fmt::format("--objective {}: choose from words, time", *objective));
   if (words()) {
     if (machine) throw InvalidProblem(fmt::format("--machine {} is for --objective time", *machine));
+    if (memory.memory && !plan::has_widths(options)) {  // the words of a run have one width in fast memory
+      set_widths(options, p, dtype, word_of(compute), {});
+      options.minimise_bytes = true;
+    }
     if (!options.memory)
       options.M = (memory.given() ? memory : MemoryOptions{std::nullopt, assumed_memory()}).words(compute);
     return plan::make_plan(p, options);

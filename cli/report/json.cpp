@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "redblue/planner/options.hpp"
+#include "redblue/planner/widths.hpp"
 #include "redblue/problem/options.hpp"
 #include "report/approximations.hpp"
 
@@ -139,6 +140,10 @@ void add_widths(const plan::Options& o, Json& j) {
   for (std::size_t a = 0; a < kSlowArrays; ++a)
     if (o.width[a] > 0) widths[std::string(kSlowArrayNames[a])] = o.width[a];
   if (!widths.empty()) j["width"] = widths;
+  Json unfinished = Json::object();
+  for (std::size_t a = 0; a < kSlowArrays; ++a)
+    if (o.unfinished[a] > o.width[a]) unfinished[std::string(kSlowArrayNames[a])] = o.unfinished[a];
+  if (!unfinished.empty()) j["unfinished_width"] = unfinished;
   if (!o.memory) return;
   Json resident = Json::object();
   for (std::size_t a = 0; a < kSlowArrays; ++a)
@@ -176,7 +181,9 @@ Json to_json(const plan::Plan& plan) {
   Json j{{"schema", "redblue.plan/1"},
          {"problem", to_json(plan.problem)},
          {"M", to_json(plan.options.M)},
-         {"objective", plan.row().time ? "time" : "words"},
+         {"objective", plan.row().time                       ? "time"
+                       : plan::minimises_bytes(plan.options) ? "bytes"
+                                                             : "words"},
          {"options", to_json(plan.options)},
          {"bound", to_json(plan.bound)},
          {"bounds", bounds},
@@ -184,6 +191,7 @@ Json to_json(const plan::Plan& plan) {
          {"refused", refused},
          {"chosen", plan.chosen},
          {"reason", plan.reason}};
+  if (plan::minimises_bytes(plan.options)) j["bound_bytes"] = to_json(plan::least_bytes(plan));
   if (plan.forward) j["forward"] = to_json(*plan.forward);
   if (plan.dense) j["dense"] = to_json(*plan.dense);
   return j;

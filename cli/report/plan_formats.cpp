@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cctype>
 
+#include "redblue/planner/widths.hpp"
+
 namespace redblue::cli {
 
 namespace {
@@ -73,6 +75,22 @@ void define_mask(const Problem& p, const Define& define) {
   if (p.dilation > 1) define("DILATION", p.dilation);
 }
 
+/// define(name, value) for the words that a kernel keeps wider than their output until their last visit.
+template <class Define>
+void define_unfinished(const plan::Plan& plan, const Define& define) {
+  for (const SlowArray a : plan::outputs_of(plan.problem.op)) {
+    const index_t width = plan.options.width[index_of(a)];
+    const index_t unfinished = plan::unfinished_width(plan.options, plan.problem.op, a);
+    if (unfinished == width || plan.row().io.reads[index_of(a)] == 0) continue;
+    fmt::print(
+        "/* {0} is read again before it is finished: all visits but the last write keep it in workspace, in "
+        "{1} bytes a word; the last one writes {2} */\n",
+        name_of(a), unfinished, width);
+    define(macro_name(name_of(a)) + "_BYTES", width);
+    define(macro_name(name_of(a)) + "_UNFINISHED_BYTES", unfinished);
+  }
+}
+
 void print_c_header(const plan::Plan& plan) {
   if (plan.forward) {  // runs first, for o and lse
     print_c_header(*plan.forward);
@@ -106,9 +124,15 @@ void print_c_header(const plan::Plan& plan) {
   if (o.double_buffer)
     count(r.prefetch_bytes ? "SECOND_BUFFERS_BYTES" : "SECOND_BUFFERS_WORDS", r.prefetch_bytes.value_or(r.prefetch));
   count("WORKSPACE_WORDS", r.workspace);
+  if (plan::minimises_bytes(o)) define_unfinished(plan, define);
   fmt::print("/* of all {} instances */\n", p.instances());
   count("WORDS_READ", r.io.total_reads());
   count("WORDS_WRITTEN", r.io.total_writes());
+  if (plan::minimises_bytes(o)) {
+    const Io bytes = plan::bytes_of(r.io, o, p.op);
+    count("BYTES_READ", bytes.total_reads());
+    count("BYTES_WRITTEN", bytes.total_writes());
+  }
   if (r.index.reads > 0) {
     fmt::print("/* to know the pattern; not among the words above */\n");
     count("INDEX_WORDS_READ", r.index.reads);
@@ -122,36 +146,40 @@ void print_c_header(const plan::Plan& plan) {
 }
 
 void print_csv(const plan::Plan& plan) {
-  const bool index = has_index_words(plan);
+  const bool index = has_index_words(plan), bytes = plan::minimises_bytes(plan.options);
   fmt::print(
-      "operation,schedule,tiling,reads,writes,io,ratio,work,footprint,footprint_bytes,workspace,may_be_chosen{}\n",
-      index ? ",index_words,index_footprint" : "");
-  const auto line = [index](const plan::Plan& of, const plan::Row& r) {
-    fmt::print("{},{},{},{},{},{},{},{:.4f},{},{},{},{}{}\n", name_of(of.problem.op), r.schedule,
+      "operation,schedule,tiling,reads,writes,io,{}ratio,work,footprint,footprint_bytes,workspace,may_be_chosen{}\n",
+      bytes ? "bytes," : "", index ? ",index_words,index_footprint" : "");
+  const auto line = [index, bytes](const plan::Plan& of, const plan::Row& r) {
+    fmt::print("{},{},{},{},{},{},{}{},{:.4f},{},{},{},{}{}\n", name_of(of.problem.op), r.schedule,
                plan::text_of(r.tiling), r.io.total_reads().str(), r.io.total_writes().str(), r.io.total().str(),
-               ratio_text(r), r.work, r.footprint.str(), r.footprint_bytes ? r.footprint_bytes->str() : "",
-               r.workspace.str(), of.may_choose(r) ? 1 : 0, index ? "," + index_text(r, ",") : "");
+               bytes ? r.bytes->str() + "," : "", ratio_text(r), r.work, r.footprint.str(),
+               r.footprint_bytes ? r.footprint_bytes->str() : "", r.workspace.str(), of.may_choose(r) ? 1 : 0,
+               index ? "," + index_text(r, ",") : "");
   };
   if (plan.forward) line(*plan.forward, plan.forward->row());  // runs first; the ratios below include it
   for (const plan::Row& r : plan.rows) line(plan, r);
 }
 
 void print_markdown(const plan::Plan& plan) {
+  const bool held_in_bytes = plan.options.memory.has_value(), bytes = plan::minimises_bytes(plan.options);
+  const auto moved = [bytes](const plan::Row& r) { return bytes ? fmt::format(" {} |", r.bytes->str()) : ""; };
   if (plan.forward)
-    fmt::print("First {} ({}) for o and lse: {} words, which the ratios below include.\n\n",
+    fmt::print("First {} ({}) for o and lse: {} words{}, which the ratios below include.\n\n",
                plan.forward->row().schedule, plan::text_of(plan.forward->row().tiling),
-               plan.forward->row().io.total().str());
-  const bool bytes = plan.options.memory.has_value();
+               plan.forward->row().io.total().str(),
+               bytes ? fmt::format(", {} bytes", plan.forward->row().bytes->str()) : "");
   const bool index = has_index_words(plan);
-  fmt::print("| schedule | tiling | reads | writes | I/O words | ratio | work | footprint, {} | workspace |{}\n",
-             bytes ? "bytes" : "words", index ? " index words | resident |" : "");
-  fmt::print("|---|---|---|---|---|---|---|---|---|{}\n", index ? "---|---|" : "");
+  fmt::print("| schedule | tiling | reads | writes | I/O words |{} ratio | work | footprint, {} | workspace |{}\n",
+             bytes ? " bytes moved |" : "", held_in_bytes ? "bytes" : "words",
+             index ? " index words | resident |" : "");
+  fmt::print("|---|---|---|---|---|---|---|---|---|{}{}\n", bytes ? "---|" : "", index ? "---|---|" : "");
   for (std::size_t i = 0; i < plan.rows.size(); ++i) {
     const plan::Row& r = plan.rows[i];
     const std::string_view bold = i == plan.chosen ? "**" : "";
-    fmt::print("| {0}{1}{0} | {2} | {3} | {4} | {5} | {6} | {7:.2f} | {8} | {9} |{10}\n", bold, r.schedule,
+    fmt::print("| {0}{1}{0} | {2} | {3} | {4} | {5} |{6} {7} | {8:.2f} | {9} | {10} |{11}\n", bold, r.schedule,
                plan::text_of(r.tiling), r.io.total_reads().str(), r.io.total_writes().str(), r.io.total().str(),
-               ratio_text(r), r.work, r.footprint_bytes.value_or(r.footprint).str(), r.workspace.str(),
+               moved(r), ratio_text(r), r.work, r.footprint_bytes.value_or(r.footprint).str(), r.workspace.str(),
                index ? " " + index_text(r, " | ") + " |" : "");
   }
 }

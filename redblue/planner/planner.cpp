@@ -9,6 +9,7 @@
 
 #include "redblue/language/error.hpp"
 #include "redblue/planner/options.hpp"
+#include "redblue/planner/widths.hpp"
 #include "redblue/problem/cores.hpp"
 #include "redblue/schedules/parts/modifiers.hpp"
 
@@ -54,23 +55,13 @@ void validate(const Options& o, Operation op) {
           fmt::format("width of {} = {} bytes: give 1 or more", redblue::name_of(a), o.width[index_of(a)]));
 }
 
-bool has_widths(const Options& o) {
-  return std::any_of(o.width.begin(), o.width.end(), [](index_t w) { return w > 0; });
-}
-bool in_bytes(const Options& o) { return has_widths(o) && o.minimise_bytes; }
-Words width(const Options& o, std::size_t array) { return in_bytes(o) ? o.width[array] : 1; }
-
 schedule::Limits limits_of(const Options& o, Operation op) {
   schedule::Limits limits;
   limits.M = o.memory ? o.memory->bytes : o.M;
   limits.reserve = o.memory ? o.reserve * widths(*o.memory, op).second : o.reserve;
   limits.double_buffer = o.double_buffer;
   limits.multiple = o.multiple;
-  const auto write = static_cast<index_t>(std::llround(o.write_cost * kCostUnit));
-  for (std::size_t a = 0; a < kSlowArrays; ++a) {
-    limits.price.read[a] = width(o, a) * kCostUnit;
-    limits.price.write[a] = width(o, a) * write;
-  }
+  limits.price = prices_of(o, op);
   return limits;
 }
 
@@ -134,15 +125,11 @@ Row row_of(const Plan& plan, std::shared_ptr<const Schedule> schedule, const Til
   }
   row.index = s.index(x, tiling);
   row.index.reads = Words(plan.problem.instances() / batches_of(x)) * row.index.reads;
-  row.workspace = s.workspace_words(x, tiling);
+  row.workspace = s.workspace_words(x, tiling) + unfinished_words(row, plan.options, x);
   row.flops = Words(plan.problem.instances() / batches_of(x)) * 2 * s.macs(x, tiling);
   row.cost = limits.price.of(row.io);
   if (x.approximation != nullptr) row.weight_error = x.approximation->weight_error().value_or(0);
-  if (has_widths(plan.options)) {
-    Words bytes;
-    for (std::size_t a = 0; a < kSlowArrays; ++a) bytes += plan.options.width[a] * (row.io.reads[a] + row.io.writes[a]);
-    row.bytes = bytes;
-  }
+  if (has_widths(plan.options)) row.bytes = bytes_of(row.io, plan.options, s.operation).total();
   return row;
 }
 
@@ -205,6 +192,16 @@ void say_what_is_needed(Plan& plan) {
   }
 }
 
+/// How sentences speak of what is minimised: "moves the fewest words", "would move 2x as many".
+struct Measure {
+  std::string_view least, verb, much, of;
+};
+Measure measure_of(const Options& o) {
+  if (o.write_cost != 1) return {"costs least at the given widths and write cost", "cost", "much", ""};
+  if (minimises_bytes(o)) return {"moves the fewest bytes", "move", "many", " bytes"};
+  return {"moves the fewest words", "move", "many", " words"};
+}
+
 std::string reason_without_caveat(const Plan& plan) {
   const Row& best = plan.row();
   const double d = static_cast<double>(plan.problem.d);
@@ -214,9 +211,8 @@ std::string reason_without_caveat(const Plan& plan) {
                        best.fits ? ""
                                  : fmt::format("; it needs {} words, {:.2f} M", best.footprint.str(),
                                                best.footprint.to_double() / plan.options.M.to_double()));
-  const bool priced = is_priced(plan.options);
-  std::string text = fmt::format("{}: {} ({}) {}", where, best.algorithm->idea, best.schedule,
-                                 priced ? "costs least at the given widths and write cost" : "moves the fewest words");
+  const Measure measure = measure_of(plan.options);
+  std::string text = fmt::format("{}: {} ({}) {}", where, best.algorithm->idea, best.schedule, measure.least);
   if (best.ratio && *best.ratio <= 1)
     text += ", the proven bound itself";
   else if (best.ratio && *best.ratio < 1.1)
@@ -240,9 +236,8 @@ std::string reason_without_caveat(const Plan& plan) {
   }
   if (rival->cost == best.cost)
     return text + fmt::format("; {} ({}) does as well", rival->algorithm->idea, rival->schedule);
-  return text + fmt::format("; {} ({}) would {} {:.2f}x as {}", rival->algorithm->idea, rival->schedule,
-                            priced ? "cost" : "move", rival->cost.to_double() / best.cost.to_double(),
-                            priced ? "much" : "many");
+  return text + fmt::format("; {} ({}) would {} {:.2f}x as {}", rival->algorithm->idea, rival->schedule, measure.verb,
+                            rival->cost.to_double() / best.cost.to_double(), measure.much);
 }
 
 std::string reason(const Plan& plan) {
@@ -253,7 +248,7 @@ std::string reason(const Plan& plan) {
 
 }  // namespace
 
-bool is_priced(const Options& o) { return in_bytes(o) || o.write_cost != 1; }
+bool is_priced(const Options& o) { return minimises_bytes(o) || o.write_cost != 1; }
 Words cost_of(const Io& io, const Options& o, Operation op) { return limits_of(o, op).price.of(io); }
 
 std::string note_of_order(const Problem& problem) {
@@ -407,7 +402,7 @@ Plan plan_in_best_order(const Problem& problem, const Options& options) {
     best->reason += kOnlyInPlace;
     return std::move(*best);
   }
-  const std::string_view unit = is_priced(options) ? "much" : "many";
+  const std::string_view unit = measure_of(options).much;
   best->reason += fmt::format(
       "; queries and keys are taken in {} order, {}", name_of(best->problem.order),
       natural ? fmt::format("as they come {:.2f}x as {}", natural->to_double() / cost(*best).to_double(), unit)
@@ -427,10 +422,11 @@ std::string against_dense(const Plan& plan) {
   const std::string counted =
       listed ? fmt::format(", with the {} index words here and those of a boolean bias there", row.index.reads.str())
              : "";
-  return fmt::format(
-      "; forming all pairs and masking them ({}) {} {:.2f}x as {}{}", dense.schedule,
-      times < 1 ? (priced ? "is better: it costs" : "is better: it moves") : (priced ? "would cost" : "would move"),
-      times, priced ? "much" : "many words", counted);
+  const Measure measure = measure_of(plan.options);
+  const std::string does =
+      times < 1 ? fmt::format("is better: it {}s", measure.verb) : fmt::format("would {}", measure.verb);
+  return fmt::format("; forming all pairs and masking them ({}) {} {:.2f}x as {}{}{}", dense.schedule, does, times,
+                     measure.much, measure.of, counted);
 }
 
 }  // namespace
@@ -526,11 +522,15 @@ void order_rows(Plan& plan, std::vector<Row>::iterator first) {
 }
 
 void compare_rows(Plan& plan) {
-  const Words before = plan.forward ? plan.forward->io().total() : Words(0);
+  const bool bytes = minimises_bytes(plan.options);
+  const auto moved = [&](const Row& r) { return bytes ? *r.bytes : r.io.total(); };
+  const Words bound = bytes ? least_bytes(plan) : plan.bound.words;
+  Words before;
+  for (const Plan* p = plan.forward.get(); p != nullptr; p = p->forward.get()) before += moved(p->row());
   Words least = plan.rows.front().flops;
   for (const Row& r : plan.rows) least = std::min(least, r.flops);
   for (Row& r : plan.rows) {
-    if (plan.bound.words > 0) r.ratio = (before + r.io.total()).to_double() / plan.bound.words.to_double();
+    if (bound > 0) r.ratio = (before + moved(r)).to_double() / bound.to_double();
     r.work = least > 0 ? r.flops.to_double() / least.to_double() : 1;
   }
 }

@@ -47,6 +47,8 @@ struct Options {
   schedule::Multiples multiple{};      ///< tile sizes must be multiples of these
   /// Bytes per word of each array that the operation has, in slow memory; all 0: not given.
   std::array<index_t, kSlowArrays> width{};
+  /// Bytes per word of each output while it is unfinished, written to be read again; at least as many as in `width`.
+  std::array<index_t, kSlowArrays> unfinished{};
   bool minimise_bytes = true;  ///< where widths are given; else words
   double write_cost = 1;       ///< what a write costs, in reads (resolution 1/1000)
   std::string schedule{};      ///< plan this one only, if not empty
@@ -69,11 +71,13 @@ struct Row {
   Words prefetch;   ///< words of second buffers, if double buffering was asked for
   std::optional<Words> footprint_bytes{}, prefetch_bytes{};  ///< the same in bytes, where Options::memory was given
   IndexWords index{};  ///< of a pattern that is given as an index; not in io, footprint or cost
-  Words workspace;     ///< extra words of slow memory, per instance in flight
+  Words workspace;     ///< extra words of slow memory, per instance in flight; where bytes are minimised, with those
+                       ///< of outputs that are too narrow for their unfinished words
   Words flops;         ///< 2 x multiply-adds of all products
   Words cost;          ///< what was minimised: words, or bytes and weighted writes as the options say (in 1/kCostUnit)
-  std::optional<Words> bytes;       ///< moved, when widths were given
-  std::optional<double> ratio;      ///< I/O, with that of a forward plan before it, over the best proved bound
+  std::optional<Words> bytes;  ///< moved, when widths were given
+  /// I/O, with that of a forward plan before it, over the best proved bound; both in bytes where these are minimised.
+  std::optional<double> ratio;
   double weight_error = 0;          ///< proved: every weight is off by at most this share of itself (0: nothing is)
   double work = 1;                  ///< flops over those of the ranked row with the fewest
   std::optional<model::Time> time;  ///< modelled, where time was asked for (redblue/planner/fastest.hpp)

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -51,17 +52,25 @@ Residence residence_of(Operation op, DType operand, DType accumulator, const Wid
 }
 
 void set_widths(plan::Options& o, const Problem& problem, DType element, DType word, const Widths& widths) {
-  o.minimise_bytes = false;
+  o.minimise_bytes = o.memory.has_value();
   o.width.fill(0);
+  o.unfinished.fill(0);
   const auto set = [&](Operation of) {
     const auto inputs = plan::inputs_of(of), outputs = plan::outputs_of(of);
     for (const SlowArray a : plan::arrays_of(of)) {
-      if (o.width[index_of(a)] > 0) continue;
-      const bool sum = of == problem.op && adds_to(problem, a);  // parts are added in the type of the arithmetic
-      const bool stored = a != SlowArray::lse && !sum && (is_in(inputs, a) || is_in(outputs, a));
-      const auto named = bytes_of(widths, name_of(a));
-      o.minimise_bytes = o.minimise_bytes || named;
-      o.width[index_of(a)] = named.value_or(static_cast<index_t>(size_of(stored ? element : word)));
+      index_t& width = o.width[index_of(a)];
+      const bool statistic = a == SlowArray::lse, output = is_in(outputs, a), stored = output || is_in(inputs, a);
+      const auto wide = static_cast<index_t>(o.memory ? o.memory->fast.width[index_of(a)] : size_of(word));
+      if (width == 0) {
+        const bool given = !statistic && of == problem.op && adds_to(problem, a);
+        const auto named = bytes_of(widths, name_of(a));
+        if (named && given && *named != wide)
+          throw InvalidProblem(fmt::format("width of {} = {}: an output that is added to has the width of sums, {}",
+                                           name_of(a), *named, wide));
+        o.minimise_bytes = o.minimise_bytes || named;
+        width = named.value_or(given ? wide : static_cast<index_t>(size_of(stored && !statistic ? element : word)));
+      }
+      if (output) o.unfinished[index_of(a)] = std::max(width, wide);
     }
   };
   set(problem.op);
@@ -69,3 +78,68 @@ void set_widths(plan::Options& o, const Problem& problem, DType element, DType w
 }
 
 }  // namespace redblue
+
+namespace redblue::plan {
+
+bool has_widths(const Options& o) {
+  return std::ranges::any_of(o.width, [](index_t w) { return w > 0; });
+}
+bool minimises_bytes(const Options& o) { return has_widths(o) && o.minimise_bytes; }
+
+index_t unfinished_width(const Options& o, Operation op, SlowArray a) {
+  const index_t width = o.width[index_of(a)];
+  // lse may be read when it is finished, and has one width.
+  const auto outputs = outputs_of(op);
+  const bool may_be_unfinished = a != SlowArray::lse && std::ranges::find(outputs, a) != outputs.end();
+  return may_be_unfinished ? std::max(width, o.unfinished[index_of(a)]) : width;
+}
+
+schedule::Prices prices_of(const Options& o, Operation op) {
+  schedule::Prices price;
+  const auto write = static_cast<index_t>(std::llround(o.write_cost * kCostUnit));
+  for (std::size_t a = 0; a < kSlowArrays; ++a) {
+    const bool bytes = minimises_bytes(o);
+    const Words width = bytes ? o.width[a] : 1;
+    const Words unfinished = bytes ? unfinished_width(o, op, static_cast<SlowArray>(a)) : 1;
+    price.read[a] = unfinished * kCostUnit + (unfinished - width) * write;
+    price.write[a] = width * write;
+  }
+  return price;
+}
+
+Io bytes_of(const Io& words, const Options& o, Operation op) {
+  Io bytes;
+  for (std::size_t a = 0; a < kSlowArrays; ++a) {
+    const Words width = o.width[a], unfinished = unfinished_width(o, op, static_cast<SlowArray>(a));
+    bytes.reads[a] = unfinished * words.reads[a];
+    bytes.writes[a] = width * words.writes[a] + (unfinished - width) * words.reads[a];
+  }
+  return bytes;
+}
+Io bytes_of(const Plan& plan) {
+  const Io own = bytes_of(plan.row().io, plan.options, plan.problem.op);
+  return plan.forward ? bytes_of(*plan.forward) + own : own;
+}
+
+Words unfinished_words(const Row& row, const Options& o, const Sizes& x) {
+  Words words;
+  if (!minimises_bytes(o)) return words;
+  const Operation op = row.algorithm->operation;
+  for (const SlowArray a : outputs_of(op))
+    if (row.io.reads[index_of(a)] > 0 && unfinished_width(o, op, a) > o.width[index_of(a)])
+      words += matrix_of(op, x, a).shape.words();
+  return words;
+}
+
+Words least_bytes(const Plan& plan) {
+  index_t least = 0;
+  const auto take = [&](Operation op) {
+    for (const SlowArray a : arrays_of(op))
+      if (const index_t width = plan.options.width[index_of(a)]; least == 0 || width < least) least = width;
+  };
+  take(plan.problem.op);
+  if (plan.forward) take(plan.forward->problem.op);
+  return least * plan.bound.words;
+}
+
+}  // namespace redblue::plan

@@ -19,8 +19,35 @@ std::vector<std::string> width_names(Operation op, bool in_bytes);
 /// memory; other arrays that they name have the width of their kind there.
 Residence residence_of(Operation op, DType operand, DType accumulator, const Widths& widths);
 /// Bytes per word of each array in slow memory, also of a forward pass that runs first: those of `widths`, else
-/// `element`; `word` for lse, workspace, and outputs that are given and added to, which a run takes in no other type.
-/// Bytes are minimised where `widths` name an array.
+/// `element`; `word` for lse and workspace. Unfinished words of outputs are as wide as they are in Options::memory, or
+/// as `word`, and so are outputs that are added to. Bytes are minimised where Options::memory is given, or `widths`
+/// name an array.
 void set_widths(plan::Options& o, const Problem& problem, DType element, DType word, const Widths& widths);
 
 }  // namespace redblue
+
+/// What the words that a plan moves take in bytes (docs/model.md, "Bytes that move").
+namespace redblue::plan {
+
+/// Do the options say what words take in slow memory?
+bool has_widths(const Options& options);
+/// Are bytes that move minimised, not words?
+bool minimises_bytes(const Options& options);
+/// Bytes of a word of this array while it is unfinished. Only outputs have such words.
+index_t unfinished_width(const Options& options, Operation op, SlowArray array);
+/// What each word costs, in 1/kCostUnit. A word of an output that is read was written unfinished before: its read bears
+/// what that write costs more than a last one.
+schedule::Prices prices_of(const Options& options, Operation op);
+
+/// The bytes of these words, by array and direction. Each read of an output takes an unfinished word that was written
+/// before, so as many words were written unfinished as are read; the others are the last writes of their words.
+Io bytes_of(const Io& words, const Options& options, Operation op);
+/// The bytes of the chosen row, with what runs before it.
+Io bytes_of(const Plan& plan);
+/// Words of one instance that a row keeps in slow memory because its outputs are too narrow for them: all of each
+/// output that it reads again. There are none where words are minimised.
+Words unfinished_words(const Row& row, const Options& options, const Sizes& x);
+/// A lower bound on the bytes of every schedule: each word that the bound counts takes the least width at least.
+Words least_bytes(const Plan& plan);
+
+}  // namespace redblue::plan

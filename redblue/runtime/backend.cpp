@@ -4,6 +4,7 @@
 #include "redblue/machines/observed.hpp"
 #include "redblue/machines/weighed.hpp"
 #include "redblue/planner/run_on.hpp"
+#include "redblue/planner/widths.hpp"
 #include "redblue/runtime/measured.hpp"
 
 namespace redblue {
@@ -20,14 +21,19 @@ Measured Backend::count(const plan::Plan& plan, const std::function<void()>& now
     machine::Observed observed(counter, report);
     behind_any(observed);
   };
+  const auto counted = [&] {
+    Measured m = measured(counting);
+    if (plan::has_widths(plan.options)) m.io_bytes = plan::bytes_of(m.io, plan.options, plan.problem.op);
+    return m;
+  };
   if (!plan.options.memory) {
     walk(counting);
-    return measured(counting);
+    return counted();
   }
   const plan::Instances x = plan.counted();
   machine::Weighed weighed(counting, x.sizes.fast);
   walk(weighed);
-  Measured m = measured(counting);
+  Measured m = counted();
   m.peak_bytes = weighed.peak();
   return m;
 }

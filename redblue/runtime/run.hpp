@@ -193,6 +193,7 @@ struct Measured {
   Io io;
   Words peak;                         ///< most words resident at a time in the fast memory of one thread
   std::optional<Words> peak_bytes{};  ///< count: the same in bytes, where the plan has fast memory in bytes
+  std::optional<Io> io_bytes{};       ///< count: bytes that move, where the plan says what words of slow memory take
   Words flops;                        ///< 2 x multiply-adds of products
   Words staging_words;    ///< run: buffers beside fast memory, for element types or strides that need copying
   Words padding_words;    ///< run: unused words between tiles, so that each tile begins on a cache line

@@ -1,12 +1,19 @@
 #pragma once
 #include <random>
+#include <vector>
 
 #include "redblue/machines/counting.hpp"
+#include "redblue/schedules/schedule.hpp"
 
 namespace redblue::claims {
 
 /// What a machine without data answers where a schedule asks it to decide: any answer may come from some data.
 enum class Answers : std::uint8_t { worst, least, any };
+/// The answers that a claim is tried with: of a schedule that asks for decisions more than the worst.
+inline std::vector<Answers> answers_for(const plan::Schedule& s) {
+  if (s.decided == nullptr) return {Answers::worst};
+  return {Answers::worst, Answers::least, Answers::any};
+}
 
 /// The machine that does nothing, with these answers.
 class Answering : public machine::Passing<Answering, machine::Null> {

@@ -16,6 +16,7 @@
 #include "redblue/machines/weighed.hpp"
 #include "redblue/verify/answering.hpp"
 #include "redblue/verify/arrays.hpp"
+#include "redblue/verify/bytes_moved.hpp"
 #include "redblue/verify/reordered.hpp"
 #include "redblue/verify/sabotaged.hpp"
 
@@ -50,12 +51,6 @@ Arrays<T> ran(const Schedule& s, const Sizes& x, const Tiling& t,
   machine::Ram<T> ram(s.footprint(x, t).to_index(), a.slow(), implementations);
   run(ram, s, a, t);
   return a;
-}
-
-/// The answers that a claim is tried with: of a schedule that asks for decisions more than the worst.
-std::vector<Answers> answers_for(const Schedule& s) {
-  if (s.decided == nullptr) return {Answers::worst};
-  return {Answers::worst, Answers::least, Answers::any};
 }
 
 /// Throws unless the machine counted what the schedule says for these decisions.
@@ -428,6 +423,7 @@ std::span<const Claim> all() {
       {"IoIsTheFormula", in_words(io_is_the_formula)},
       {"FootprintIsExact", in_words(footprint_is_exact)},
       {"FootprintIsExactInBytes", footprint_is_exact_in_bytes},
+      {"BytesAreThoseOfUnfinishedWords", bytes_are_those_of_unfinished_words},
       {"KeepsTheRules", in_words(keeps_the_rules)},
       {"EqualsDenseAttention", in_words(equals_dense_attention)},
       {"RunsAlikeOnEveryMachine", in_words(runs_alike_on_every_machine)},

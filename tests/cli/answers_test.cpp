@@ -68,7 +68,7 @@ TEST(Cli, PlanTakesEveryOption) {
   EXPECT_EQ(p["d_v"], 24);
   EXPECT_EQ(p["lse_required"], true);
   for (const Json& row : j["plans"]) {
-    EXPECT_EQ(row["workspace"], 0);
+    EXPECT_LE(row["workspace"], 180 * 24);  // no scores; O of an instance, where it is read again
     EXPECT_LE(row["footprint"].get<int>() + row["prefetch"].get<int>() + 2, 3000);
     expect_fields(row, {"bytes"});
     EXPECT_EQ(row["tiling"].value("Br", 16) % 16, 0);

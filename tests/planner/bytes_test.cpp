@@ -3,6 +3,7 @@
 
 #include "redblue/language/error.hpp"
 #include "redblue/planner/planner.hpp"
+#include "redblue/planner/widths.hpp"
 #include "redblue/verify/claims.hpp"
 #include "support/generators.hpp"
 
@@ -82,6 +83,99 @@ TEST(Bytes, ScratchpadOfTheKernelEngineer) {
   const Plan plan = make_plan(p, o);
   EXPECT_EQ(plan.row().io.total(), Words(4370726912));
   EXPECT_EQ(plan.row().footprint_bytes, Words(57856));
+}
+
+/// Fast memory in bytes, for tensors of bf16 and sums in f32, as the program and Python ask for it.
+Options of_bf16(const Problem& p, Words bytes, const Widths& widths = {}) {
+  Options o;
+  o.memory = plan::ByteMemory{bytes, residence_of(p.op, DType::bf16, DType::f32, widths)};
+  set_widths(o, p, DType::bf16, DType::f32, widths);
+  return o;
+}
+Problem case_of_the_kernel_engineer() {
+  Problem p = problem(8192, 8192, 128, 128);
+  p.heads = 32, p.kv_heads = 8, p.causal = true;
+  return p;
+}
+
+/// key_outer moves fewer words here than flash, and more bytes: all visits of O but the last write are in f32.
+TEST(Bytes, UnfinishedOutputsMoveAsAccumulators) {
+  const Problem p = case_of_the_kernel_engineer();
+  Options o = of_bf16(p, 65536);
+  o.multiple.query = o.multiple.key = 16;
+  const Plan plan = make_plan(p, o);
+  EXPECT_EQ(plan.row().schedule, "column_split");
+  const Row &flash = row(plan, "flash"), &key_outer = row(plan, "key_outer");
+  EXPECT_EQ(flash.bytes, Words(8741978112));
+  EXPECT_LT(key_outer.io.total(), plan.row().io.total());
+  const Words words = Words(32) * 8192 * 128;  // of O
+  EXPECT_EQ(key_outer.io.reads[index_of(O)], Words(1210384384));
+  EXPECT_EQ(key_outer.io.writes[index_of(O)], Words(1210384384) + words);
+  const Io bytes = plan::bytes_of(key_outer.io, plan.options, p.op);
+  EXPECT_EQ(bytes.reads[index_of(O)], Words(4) * 1210384384);
+  EXPECT_EQ(bytes.writes[index_of(O)], Words(4) * 1210384384 + 2 * words);
+  EXPECT_EQ(key_outer.bytes, Words(12348313600));
+  EXPECT_EQ(key_outer.workspace, words / 8);  // O of an instance in f32
+  EXPECT_EQ(flash.workspace, Words(0));
+}
+
+/// Gradients that a schedule revisits move as accumulators, too.
+TEST(Bytes, UnfinishedGradientsMoveAsAccumulators) {
+  Problem p = square(Operation::backward, 512, 16);
+  const Plan plan = make_plan(p, of_bf16(p, 8192));
+  int revisiting = 0;
+  for (const Row& r : plan.rows) {
+    Words recounted;
+    for (const SlowArray a : plan::arrays_of(p.op)) {
+      const Words reads = r.io.reads[index_of(a)], writes = r.io.writes[index_of(a)];
+      const bool gradient = a == dQ || a == dK || a == dV;
+      const bool given = gradient || a == Q || a == K || a == V || a == O || a == dO;
+      if (gradient) {
+        const Words last = 512 * 16;
+        recounted += 4 * reads + 4 * (writes - last) + 2 * last;
+        revisiting += reads > 0 ? 1 : 0;
+      } else {
+        recounted += (given ? 2 : 4) * (reads + writes);
+      }
+    }
+    EXPECT_EQ(*r.bytes, recounted) << r.schedule;
+  }
+  EXPECT_GE(revisiting, 3);  // dQ of fused_key_outer, dK and dV of fused_query_outer
+}
+
+/// What is in slow memory as wide as accumulators moves as many bytes unfinished as finished.
+TEST(Bytes, OutputsAsWideAsAccumulatorsHaveOneWidth) {
+  const Problem p = case_of_the_kernel_engineer();
+  const Plan plan = make_plan(p, of_bf16(p, 65536, {{"O", 4}}));
+  for (const Row& r : plan.rows) {
+    EXPECT_EQ(plan::unfinished_width(plan.options, p.op, O), 4);
+    EXPECT_EQ(plan::bytes_of(r.io, plan.options, p.op).reads[index_of(O)], 4 * r.io.reads[index_of(O)]);
+    EXPECT_EQ(plan::bytes_of(r.io, plan.options, p.op).writes[index_of(O)], 4 * r.io.writes[index_of(O)]);
+  }
+  Problem added = square(Operation::forward, 64, 8);
+  added.accumulate = true;
+  EXPECT_EQ(of_bf16(added, 4096).width[index_of(O)], 4);
+  EXPECT_THROW(of_bf16(added, 4096, {{"O", 2}}), InvalidProblem);
+}
+
+/// Rows stand in the order of what they cost: bytes, whatever the words; and no row costs less than the bound in bytes.
+RC_GTEST_PROP(Bytes, AreWhatIsMinimised, (bool causal)) {
+  const auto size = [](int most) { return *rc::gen::inRange<index_t>(1, most); };
+  Problem p = problem(size(3000), size(3000), size(130), size(130));
+  p.op = *rc::gen::element(Operation::forward, Operation::backward, Operation::gradient_x, Operation::scores);
+  p.causal = causal;
+  if (p.op == Operation::backward) p.forward_given = *rc::gen::arbitrary<bool>();
+  try {
+    const Plan plan = make_plan(p, of_bf16(p, index_t{1} << *rc::gen::inRange(8, 18)));
+    const Words before = plan.forward ? *plan.forward->row().bytes : Words(0);
+    RC_ASSERT(plan::bytes_of(plan).total() == before + *plan.row().bytes);
+    for (const Row& r : plan.rows) {
+      RC_ASSERT(r.cost == *r.bytes * plan::kCostUnit);
+      if (plan.may_choose(r)) RC_ASSERT(*plan.row().bytes <= *r.bytes);
+      if (r.fits) RC_ASSERT(before + *r.bytes >= plan::least_bytes(plan));
+    }
+  } catch (const CapacityError&) {  // nothing fits
+  }
 }
 
 RC_GTEST_PROP(Bytes, PlansFitAndMoveNoLessThanTheBounds, ()) {

@@ -15,6 +15,7 @@
 #include "redblue/schedules/scores/sddmm.hpp"
 #include "redblue/schedules/strips/backward.hpp"
 #include "redblue/schedules/strips/forward.hpp"
+#include "redblue/verify/bytes_moved.hpp"
 #include "redblue/verify/claims.hpp"
 #include "schedules/mutants/rings.hpp"
 
@@ -41,6 +42,18 @@ struct KeyOuterHidesNothing : KeyOuterForward {
     ForwardOperands y = x;
     y.shape.hiding = nullptr;
     KeyOuterForward::run(m, y, t);
+  }
+};
+
+/// Its output is read again when it is finished, and its formula says so: its words are right, and bytes that take what
+/// is read for unfinished are not.
+struct FlashReadsItsOutput : FlashForward {
+  static constexpr std::string_view name = "flash_reads_its_output";
+  static Io io(const Sizes& x, Tiling t) { return FlashForward::io(x, t).read(SlowArray::O, Words(x.n_q) * x.d_v); }
+  template <Machine M>
+  static void run(M& m, const ForwardOperands& x, Tiling t) {
+    FlashForward::run(m, x, t);
+    const auto again = m.load(x.O.all());
   }
 };
 
@@ -168,6 +181,17 @@ TEST(Mutants, OfHiddenPairsThatAreFormedAreCaught) {
       x, t, {{"stores pairs only", replaced(recorded<WeightMatrix>(x, t), all(stores(P)), store_pairs_only)}});
   EXPECT_NO_THROW(claims::check(describe<KeyOuterForward>()));
   EXPECT_ANY_THROW(claims::check(describe<KeyOuterHidesNothing>()));
+}
+
+TEST(Mutants, ThatReadFinishedOutputsAreCaught) {
+  const plan::Schedule right = describe<FlashForward>(), wrong = describe<FlashReadsItsOutput>();
+  const plan::Tiling t = right.smallest(plain(), {});
+  machine::Counting counting;
+  machine::Any any(counting);
+  wrong.run(any, {plain(), 1, 1}, t);
+  EXPECT_EQ(counting.io(), wrong.io(plain(), t));
+  EXPECT_NO_THROW(claims::bytes_are_those_of_unfinished_words(right, plain(), t));
+  EXPECT_THROW(claims::bytes_are_those_of_unfinished_words(wrong, plain(), t), claims::Broken);
 }
 
 TEST(Mutants, ThatLoadSlopesForEverySequenceAreCaught) {
