@@ -21,6 +21,7 @@
 #endif
 #include "redblue/planner/plan_here.hpp"
 #include "redblue/planner/shapes.hpp"
+#include "redblue/planner/widths.hpp"
 #include "redblue/runtime/backend.hpp"
 #include "redblue/runtime/partial.hpp"
 #include "redblue/runtime/run.hpp"
@@ -301,6 +302,7 @@ redblue_status redblue_plan_create(const redblue_problem* problem, const redblue
     p.validate();
     require_arithmetic(result->compute, p, contiguous_tensors(p, result->dtype));
     plan::Options o = options_of(given, asked, p.op, result->compute, result->dtype);
+    if (o.memory) set_widths(o, p, result->dtype, word_of(result->compute), {});
     if (given.max_workspace > 0) {
       RunOptions run_options;
       run_options.compute = result->compute;
@@ -351,6 +353,7 @@ redblue_status redblue_plan_describe(const redblue_plan* plan, redblue_plan_info
     const IndexWords index = p.index();
     result.index_words_read = saturated(index.reads);
     result.index_words_resident = saturated(index.resident);
+    result.bytes_moved = saturated(p.options.memory ? plan::bytes_of(p).total() : Words(0));
     result.struct_size = info->struct_size;
     std::memcpy(info, &result, info->struct_size);
   });

@@ -140,11 +140,12 @@ typedef struct redblue_problem {
 
 /* Without fast memory the plan has the least modelled time on this machine: it is measured once in a process, in
  * a few seconds, unless `redblue doctor` has left a file or hardware_file names one; fast_memory_words then defaults to
- * twice a core's private cache. With fast_memory_words or fast_memory_bytes the plan moves the fewest words. In bytes,
- * q, k, v and d_o take `dtype` in fast memory, all else the type of arithmetic (f32 if that is bf16); a run computes in
- * words of one width, whatever the plan was made for. The planner compares max_workspace with a run on contiguous
- * tensors of `dtype` with `threads` threads; another run may take more memory, and is refused if it exceeds
- * max_workspace. compute REDBLUE_BF16 needs `dtype`, and q, k and v, of REDBLUE_BF16. */
+ * twice a core's private cache. With fast_memory_words the plan moves the fewest words, with fast_memory_bytes the
+ * fewest bytes. In bytes, q, k, v and d_o take `dtype` in fast memory, all else the type of arithmetic (f32 if that is
+ * bf16); in slow memory outputs take `dtype`, too, but what is written of them to be read again takes the type of
+ * arithmetic. A run computes in words of one width, whatever the plan was made for. The planner compares max_workspace
+ * with a run on contiguous tensors of `dtype` with `threads` threads; another run may take more memory, and is refused
+ * if it exceeds max_workspace. compute REDBLUE_BF16 needs `dtype`, and q, k and v, of REDBLUE_BF16. */
 typedef struct redblue_plan_options {
   size_t struct_size;
   int64_t fast_memory_words; /* M, of each thread */
@@ -235,7 +236,7 @@ typedef struct redblue_plan_info {
   int64_t bound_words;     /* no schedule moves fewer */
   int64_t footprint_words; /* most words resident at a time */
   int64_t flops;           /* 2 x multiply-adds of products */
-  double ratio;            /* words moved / bound_words; 0 if bound_words is 0 */
+  double ratio;            /* words moved / bound_words, in bytes where these are minimised; 0 if bound_words is 0 */
   const char* tiling; /* "Br=64 Bc=16": the tile sizes by name; redblue_plan_tile gives one of them. Sequences of some
                        * shapes may have their own: redblue_plan_own_tiling; this is that of all others */
   int64_t footprint_bytes; /* most bytes resident at a time; 0: fast memory was not given in bytes */
@@ -245,6 +246,7 @@ typedef struct redblue_plan_info {
   /* Under a pattern of redblue_pattern_csr, _mask or _blocks: the words of its index that are read over all batches and
    * heads, and the most that are resident at a time. They are not among the words and the footprint above. */
   int64_t index_words_read, index_words_resident;
+  int64_t bytes_moved; /* with those words; 0: fast memory was not given in bytes */
 } redblue_plan_info;
 
 /* The tile sizes of packed or padded sequences of one shape. A row at position p of such a sequence sees its keys from

@@ -459,6 +459,7 @@ static void test_bytes(void) {
   redblue_plan_info info = info_of(plan);
   CHECK(strcmp(info.tiling, "Br=64 Bc=16") == 0);
   CHECK(info.footprint_bytes == 57856 && info.multiple_of_keys == 16 && info.multiple_of_features == 1);
+  CHECK(info.bytes_moved == 2 * (info.words_read + 8192 * 128) + 4 * 8192); /* O is written once; lse is f32 */
   CHECK(info.reserve_words == 0 && info.double_buffer == 0);
   int64_t Br = 0;
   CHECK(redblue_plan_tile(plan, "Br", &Br) == REDBLUE_OK && Br == 64);
