@@ -39,10 +39,11 @@ class Plan:
     """A plan: the schedule and tile sizes chosen, the exact words that they move, and the proven lower bound.
 
     Every entry of `to_dict()` is an attribute as well: schedule, tiling, reads, writes, io (words, over all batches and
-    heads), bound, theorem, ratio (io over bound), footprint (words), workspace (words), flops, reason, rows (all ranked
-    schedules; may_be_chosen: does the planner consider it?), refused, bounds, forward (the forward plan that runs first,
-    if any), compute, threads, ... prefetch (words) is the room for second buffers that double_buffer leaves, beside the
-    footprint; under memory footprint_bytes, prefetch_bytes and bytes (that move) are numbers, too. Sequences of some shapes
+    heads), bound, theorem, ratio (io over bound; under memory bytes over bound_bytes), footprint (words), workspace (words),
+    flops, reason, rows (all ranked schedules; may_be_chosen: does the planner consider it?), refused, bounds, forward (the
+    forward plan that runs first, if any), compute, threads, ... prefetch (words) is the room for second buffers that
+    double_buffer leaves, beside the footprint; under memory footprint_bytes, prefetch_bytes, bytes (that move) and
+    bound_bytes are numbers, too. Sequences of some shapes
     may have tiles of their own: own_tilings has their rows, keys, edges of the mask, and tiling; `tiling` is that of the
     largest and of all others. index_words (read) and index_footprint (resident) are those of the list that a pattern is given
     as, and part of no other number; dense is the row of forming all pairs and masking them, where a pattern is such a list.
@@ -91,8 +92,8 @@ class Plan:
         lines = [
             f"{f['operation']} by {f['schedule']} ({tiling})",
             f"  {', '.join(f'{name} {size}' for name, size in f['sizes'].items())}",
-            f"  {f['io']:,} words moved ({f['reads']:,} read, {f['writes']:,} written)",
-            f"  bound {f['bound']:,} words (theorem {f['theorem']}), ratio {_ratio(f)}",
+            f"  {f['io']:,} words moved ({f['reads']:,} read, {f['writes']:,} written){_in_bytes(f, 'bytes')}",
+            f"  {_bound(f)}, ratio {_ratio(f)}",
             f"  fast memory: {f['footprint']:,}{second} of {f['M']:,} words; arithmetic in {f['compute']}",
             f"  {f['reason']}",
         ]
@@ -108,7 +109,9 @@ class Plan:
         def cells(tag: str, values: Any) -> str:
             return "<tr>" + "".join(f"<{tag}>{html.escape(str(v))}</{tag}>" for v in values) + "</tr>"
 
-        head = cells("th", ("schedule", "tiling", "I/O words", "ratio", "footprint", "workspace"))
+        in_bytes = f["bound_bytes"] is not None
+        moved = ("bytes moved",) if in_bytes else ()
+        head = cells("th", ("schedule", "tiling", "I/O words", *moved, "ratio", "footprint", "workspace"))
         body = "".join(
             cells(
                 "td",
@@ -116,6 +119,7 @@ class Plan:
                     row["schedule"],
                     " ".join(f"{name}={size}" for name, size in row["tiling"].items()),
                     f"{row['io']:,}",
+                    *((f"{row['bytes']:,}",) if in_bytes else ()),
                     _ratio(row),
                     f"{row['footprint']:,}",
                     f"{row['workspace']:,}",
@@ -123,11 +127,10 @@ class Plan:
             )
             for row in f["rows"]
         )
-        bound = f"bound {f['bound']:,} words (theorem {f['theorem']})"
         pairs = f["sizes"]["n_q"] * f["sizes"]["n_k"]
         nest = self.loop_nest if pairs <= _PAIRS_SHOWN else "print(plan.loop_nest) walks through the schedule and shows it"
         return (
-            f"<p><b>{html.escape(f['schedule'])}</b>: {f['io']:,} words; {html.escape(bound)}</p>"
+            f"<p><b>{html.escape(f['schedule'])}</b>: {f['io']:,} words{_in_bytes(f, 'bytes')}; {html.escape(_bound(f))}</p>"
             f"<p>{html.escape(f['decision'] or f['reason'])}</p><table>{head}{body}</table>"
             f"<details><summary>loop nest</summary><pre>{html.escape(nest)}</pre></details>"
         )
@@ -135,6 +138,14 @@ class Plan:
 
 #: A notebook shows the loop nest of at most these query-key pairs: a walk takes up to some operations for each.
 _PAIRS_SHOWN = 1 << 18
+
+
+def _in_bytes(facts: dict, name: str) -> str:
+    return "" if facts["bound_bytes"] is None else f", {facts[name]:,} bytes"
+
+
+def _bound(facts: dict) -> str:
+    return f"bound {facts['bound']:,} words{_in_bytes(facts, 'bound_bytes')} (theorem {facts['theorem']})"
 
 
 def _ratio(row: dict) -> str:
@@ -228,14 +239,16 @@ def plan(op: str = "forward", *, tolerance: Optional[float] = None, range: Optio
     op: "forward", "backward", "scores", "weights" or "merge" (n_q and d_v count). Sizes: n, or n_q and n_k; d, d_v (default
     d); batch, heads (default 1), kv_heads (default heads); dtype "f64", "f32" (default), "f16", "bf16". Other options are
     those of `attention`: with `bias` its shape, with `alibi` and `sinks` True. `compute` is f64 for f64 and else f32 unless
-    given: attention of bfloat16 may take bf16, which `explain` says of arrays. M (words) or memory (bytes) asks for the
-    fewest words, and without both the plan of least time on this machine is made. `forward_given=False`: a gradient's
-    forward pass is planned, too. `accumulate=True`: outputs are given and added to, as `attention_partial` does. For a
+    given: attention of bfloat16 may take bf16, which `explain` says of arrays. M asks for the fewest words in that many
+    words of fast memory, memory for the fewest bytes in that many bytes; without both the plan of least time on this
+    machine is made. `forward_given=False`: a gradient's forward pass is planned, too. `accumulate=True`: outputs are given
+    and added to, as `attention_partial` does. For a
     kernel of your own, as the options of `redblue plan` with these names (docs/cli.md):
 
     multiple        {"q": 16, "k": 16, "f": 8}: tile sizes are multiples of these (queries, keys, features)
     width           {"O": 4, ...}: bytes of a word of these arrays, others as dtype; the bytes that move are then fewest.
-                    With memory also of "accumulators", "scores", "statistics" there
+                    Outputs have those of accumulators as long as they are unfinished. With memory also of
+                    "accumulators", "scores", "statistics" there
     pad             {"rows": 64, "after": 4}: with memory, rows of tiles take a multiple of `rows` bytes, and `after` bytes behind each
     double_buffer   leave room for second buffers of what the innermost loop brings in
     no_workspace    no schedules that keep n x n scores in slow memory

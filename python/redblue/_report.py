@@ -200,18 +200,18 @@ def _plan(facts: Facts) -> str:
         forward = facts["forward"]
         best["forward"] = forward["plans"][forward["chosen"]] if "plans" in forward else forward
     in_bytes = all("footprint_bytes" in p for p in plans)
-    head = ("schedule", "words", "read", "written", "ratio", "work", "bytes held" if in_bytes else "words held", "workspace", "tiles")
-    held = "footprint_bytes" if in_bytes else "footprint"
-    rows = [
-        (_named(p), p["io"], p["reads"], p["writes"], p["ratio"], p["work"]["relative"], p[held], p["workspace"], _tiles(p["tiling"]))
-        for p in plans
-    ]
+    names = {"schedule": _named, "words": "io", "read": "reads", "written": "writes"}
+    names |= {"bytes moved": "bytes"} if "bound_bytes" in facts else {}
+    names |= {"ratio": "ratio", "work": lambda p: p["work"]["relative"]}
+    names |= {"bytes held": "footprint_bytes"} if in_bytes else {"words held": "footprint"}
+    names |= {"workspace": "workspace", "tiles": lambda p: _tiles(p["tiling"])}
+    rows = [tuple(of(p) if callable(of) else p[of] for of in names.values()) for p in plans]
     refused = [(r["schedule"], r["why"], r["smallest_M"]) for r in facts["refused"]]
     return (
         _schedule(best)
         + _tolerance(facts)
         + _section("Words by schedule", _bars([(_named(p), p["reads"], p["writes"]) for p in plans], facts["bound"]))
-        + _section("Ranked schedules", _table(head, rows, chosen))
+        + _section("Ranked schedules", _table(tuple(names), rows, chosen))
         + _section("Refused schedules", _table(("schedule", "why", "least M that works"), refused))
         + _bound({**facts, "ratio": best["ratio"]})
     )

@@ -88,6 +88,7 @@ nb::dict describe(const plan::Plan& plan) {
   d["read_by_array"] = by_array(plan.row().io.reads);
   d["written_by_array"] = by_array(plan.row().io.writes);
   d["bound"] = integer_of(plan.bound.words);
+  d["bound_bytes"] = plan::minimises_bytes(plan.options) ? integer_of(plan::least_bytes(plan)) : nb::none();
   d["theorem"] = text_of(plan.bound.name);
   d["bounds"] = describe(plan.bounds);
   d["reason"] = text_of(plan.reason);

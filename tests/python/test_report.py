@@ -154,6 +154,7 @@ def test_ranked_and_refused_schedules(printed, name):
         schedule = row["schedule"] + f" ({', '.join(why)})" * bool(why)
         assert {schedule, shown(row["io"]), shown(row["workspace"]), tiles} <= set(page.cells)
         assert shown(row["footprint_bytes" if name == "bytes" else "footprint"]) in page.cells
+        assert name != "bytes" or shown(row["bytes"]) in page.cells
     for row in facts["refused"]:
         assert {row["schedule"], row["why"]} <= set(page.cells)
     assert {"plan": facts["refused"], "bytes": not all(row["stable"] for row in facts["plans"]),
