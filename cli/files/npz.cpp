@@ -6,9 +6,10 @@
 #include <minizip/zip.h>
 
 #include <algorithm>
-#include <cstring>
+#include <exception>
 #include <map>
 #include <new>
+#include <span>
 
 #include "redblue/files/mapped_file.hpp"
 #include "redblue/files/npy.hpp"
@@ -129,30 +130,42 @@ class Npz : public Archive {
   std::map<std::string, Member> members_;
 };
 
-/// A file in memory, for minizip, which goes back in it to fill in checksums.
-struct MemoryFile {
-  std::vector<std::byte> bytes;
-  std::size_t at = 0;
+/// A file that is written, for minizip, which goes back in it to fill in checksums.
+struct WrittenFile {
+  file::AtomicFile& file;
+  index_t at = 0;
+  std::exception_ptr failure{};  ///< minizip is C, through which no exception goes
+
+  /// What lies before the end is written over.
+  void write(std::span<const std::byte> bytes) {
+    const auto before = static_cast<std::size_t>(file.bytes_written() - at);
+    const auto over = bytes.first(std::min(before, bytes.size()));
+    if (!over.empty()) file.rewrite(at, over);
+    if (over.size() < bytes.size()) file.write(bytes.subspan(over.size()));
+    at += std::ssize(bytes);
+  }
 
   zlib_filefunc64_def functions() {
     zlib_filefunc64_def f{};
     f.zopen64_file = [](void* file, const void*, int) { return file; };
     f.zread_file = [](void*, void*, void*, uLong) { return uLong{0}; };
     f.zwrite_file = [](void*, void* file, const void* data, uLong size) {
-      MemoryFile& m = *static_cast<MemoryFile*>(file);
+      WrittenFile& w = *static_cast<WrittenFile*>(file);
       try {
-        if (m.bytes.size() < m.at + size) m.bytes.resize(m.at + size);
-      } catch (const std::bad_alloc&) {  // minizip is C
+        w.write({static_cast<const std::byte*>(data), size});
+      } catch (...) {
+        w.failure = std::current_exception();
         return uLong{0};
       }
-      std::memcpy(m.bytes.data() + m.at, data, size);
-      m.at += size;
       return size;
     };
-    f.ztell64_file = [](void*, void* file) { return ZPOS64_T{static_cast<MemoryFile*>(file)->at}; };
+    f.ztell64_file = [](void*, void* file) { return static_cast<ZPOS64_T>(static_cast<WrittenFile*>(file)->at); };
     f.zseek64_file = [](void*, void* file, ZPOS64_T offset, int origin) {
-      MemoryFile& m = *static_cast<MemoryFile*>(file);
-      m.at = offset + (origin == ZLIB_FILEFUNC_SEEK_SET ? 0 : origin == ZLIB_FILEFUNC_SEEK_CUR ? m.at : m.bytes.size());
+      WrittenFile& w = *static_cast<WrittenFile*>(file);
+      const index_t from = origin == ZLIB_FILEFUNC_SEEK_SET   ? 0
+                           : origin == ZLIB_FILEFUNC_SEEK_CUR ? w.at
+                                                              : w.file.bytes_written();
+      w.at = from + static_cast<index_t>(offset);
       return 0L;
     };
     f.zclose_file = [](void*, void*) { return 0; };
@@ -200,9 +213,8 @@ SparseMatrix read_sparse_npz(const std::string& path) {
 }
 
 void write_npz(file::AtomicFile& out, const std::vector<file::NamedTensor>& tensors) {
-  MemoryFile memory;
-  memory.bytes.reserve(static_cast<std::size_t>(npz_file_size(tensors)));
-  zlib_filefunc64_def functions = memory.functions();
+  WrittenFile written{out};
+  zlib_filefunc64_def functions = written.functions();
   const auto close = [](zipFile zip) { return zipClose(zip, nullptr); };
   std::unique_ptr<void, int (*)(zipFile)> zip(
       zipOpen2_64(out.path().c_str(), APPEND_STATUS_CREATE, nullptr, &functions), close);
@@ -229,10 +241,8 @@ void write_npz(file::AtomicFile& out, const std::vector<file::NamedTensor>& tens
     done = done && zipCloseFileInZip(zip.get()) == ZIP_OK;
   }
   done = close(zip.release()) == ZIP_OK && done;
-  if (!done)
-    throw IoError(fmt::format("cannot make '{}': no memory for its {} bytes", out.path(), npz_file_size(tensors)),
-                  out.path());
-  out.write(memory.bytes);
+  if (written.failure) std::rethrow_exception(written.failure);
+  if (!done) throw IoError(fmt::format("cannot make '{}' as .npz", out.path()), out.path());
 }
 
 index_t npz_file_size(const std::vector<file::NamedTensor>& tensors) {

@@ -16,8 +16,7 @@ struct SparseMatrix {
 };
 /// Throws IoError or InvalidProblem where the file is none, or of another format.
 SparseMatrix read_sparse_npz(const std::string& path);
-/// Writes tensors that lie row by row, not compressed, as numpy.savez does. The archive is put together in memory
-/// first.
+/// Writes tensors that lie row by row, not compressed, as numpy.savez does.
 void write_npz(file::AtomicFile& out, const std::vector<file::NamedTensor>& tensors);
 /// Bytes of that file, or a little more.
 index_t npz_file_size(const std::vector<file::NamedTensor>& tensors);

@@ -160,6 +160,17 @@ void AtomicFile::write(std::span<const std::byte> bytes) {
 
 void AtomicFile::write(std::string_view text) { write(std::as_bytes(std::span(text.data(), text.size()))); }
 
+void AtomicFile::rewrite(index_t offset, std::span<const std::byte> bytes) {
+  require_open("write");
+  while (!bytes.empty()) {
+    const ssize_t done = pwrite(fd_, bytes.data(), bytes.size(), offset);
+    if (done < 0 && errno == EINTR) continue;
+    if (done < 0) fail("write", errno);
+    bytes = bytes.subspan(static_cast<std::size_t>(done));
+    offset += static_cast<index_t>(done);
+  }
+}
+
 void AtomicFile::commit_together(std::span<AtomicFile* const> files) {
   for (AtomicFile* f : files) f->make_durable();
   // No instant shows a new file beside an old one: the old ones go before the first new one comes.

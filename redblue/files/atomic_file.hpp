@@ -36,6 +36,8 @@ class AtomicFile {
   /// Appends. Throws IoError (disk full, quota, file size limit, ...), after which the file cannot be committed.
   void write(std::span<const std::byte> bytes);
   void write(std::string_view text);
+  /// Writes over bytes that were written before: from `offset` on, and not beyond them. Throws IoError.
+  void rewrite(index_t offset, std::span<const std::byte> bytes);
 
   /// Makes the bytes durable (fsync), gives them the name, makes the name durable (fsync of the directory).
   /// Throws IoError; the target is then as it was before, unless only the fsync of the
