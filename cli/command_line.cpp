@@ -5,12 +5,15 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <concepts>
-#include <numeric>
 #include <optional>
 #include <sstream>
 #include <utility>
+
+#include "redblue/language/bytes.hpp"
+#include "redblue/language/nearest.hpp"
 
 namespace redblue::cli {
 
@@ -31,37 +34,69 @@ std::vector<std::string> words_backwards(const std::string& text) {
   return words;
 }
 
-/// The letters of an option's name.
-std::string letters_of(const std::string& name) {
-  std::string letters = name.substr(0, name.find('='));
-  std::erase_if(letters, [](char c) { return c == '-' || c == '_'; });
-  return letters;
+bool ends_like(const std::string& word, std::string_view extension) {
+  return word.size() > extension.size() && word.ends_with(extension);
 }
-/// How many letters to change, add or leave out to make b of a (Levenshtein's distance).
-std::size_t edits(const std::string& a, const std::string& b) {
-  std::vector<std::size_t> row(b.size() + 1);  // for the letters of a so far, and each beginning of b
-  std::iota(row.begin(), row.end(), std::size_t{0});
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    std::size_t before = std::exchange(row[0], i + 1);
-    for (std::size_t j = 0; j < b.size(); ++j) {
-      const std::size_t here = std::min({row[j] + 1, row[j + 1] + 1, before + (a[i] == b[j] ? 0 : 1)});
-      before = std::exchange(row[j + 1], here);
-    }
-  }
-  return row.back();
+bool has_option(const CLI::App& command, const std::string& name) {
+  return std::ranges::any_of(command.get_options(), [&](const CLI::Option* o) { return o->check_lname(name); });
 }
-/// ": did you mean ...?" for an option that the command does not have, where it has one of nearly that name.
+/// The option that takes a file which stands without one.
+std::string file_suggestion(const CLI::App& command, const std::string& word) {
+  const bool archive = ends_like(word, ".npz") || ends_like(word, ".safetensors");
+  if (!archive && !ends_like(word, ".npy")) return "";
+  if (has_option(command, "nq"))
+    return fmt::format(": it takes sizes, and redblue info {} says which the file has", word);
+  if (!has_option(command, "input")) return "";
+  return archive ? fmt::format(": did you mean --input {}?", word)
+                 : ": give it by the name of its tensor, as in --q " + word;
+}
+
+/// What options are called elsewhere, without capitals, hyphens and underscores.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 31> kElsewhere{{
+    {"seqlen", "n"},
+    {"seqlength", "n"},
+    {"sequencelength", "n"},
+    {"length", "n"},
+    {"tokens", "n"},
+    {"seqlenq", "nq"},
+    {"seqlenk", "nk"},
+    {"seqlenkv", "nk"},
+    {"queries", "nq"},
+    {"keys", "nk"},
+    {"headdim", "d"},
+    {"headsize", "d"},
+    {"dhead", "d"},
+    {"dmodel", "d"},
+    {"headdimv", "dv"},
+    {"numheads", "heads"},
+    {"nheads", "heads"},
+    {"numkvheads", "kv-heads"},
+    {"nkvheads", "kv-heads"},
+    {"batchsize", "batch"},
+    {"softmaxscale", "scale"},
+    {"smscale", "scale"},
+    {"attnmask", "mask"},
+    {"attentionmask", "mask"},
+    {"iscausal", "causal"},
+    {"dropoutp", "dropout"},
+    {"windowsize", "window"},
+    {"sram", "memory"},
+    {"out", "output"},
+    {"in", "input"},
+    {"approximation", "approximate"},
+}};
+/// ": did you mean ...?" for an option that the command does not have, where it has one of nearly that name, or of that
+/// meaning.
 std::string suggestion(const CLI::App& command, const std::string& word) {
-  const std::string letters = letters_of(word);
-  std::string nearest;
-  std::size_t least = letters.size() / 3 + 1;
+  if (!word.starts_with("-")) return file_suggestion(command, word);
+  const std::string name = word.substr(0, word.find('=')).substr(word.starts_with("--") ? 2 : 1);
+  std::vector<std::string_view> names;
   for (const CLI::Option* option : command.get_options())
-    for (const std::string& name : option->get_lnames())
-      if (const std::size_t n = edits(letters, letters_of(name)); n < least) {
-        least = n;
-        nearest = name;
-      }
-  return nearest.empty() || !word.starts_with("--") ? "" : fmt::format(": did you mean --{}?", nearest);
+    names.insert(names.end(), option->get_lnames().begin(), option->get_lnames().end());
+  const auto elsewhere = std::ranges::find_if(kElsewhere, [&](const auto& e) { return edits(name, e.first) == 0; });
+  std::string meant(elsewhere == kElsewhere.end() ? "" : elsewhere->second);
+  if (std::ranges::find(names, meant) == names.end()) meant = nearest(name, names);
+  return meant.empty() ? "" : fmt::format(": did you mean --{}?", meant);
 }
 
 /// What is wrong with a command line, in one sentence for people.
@@ -95,6 +130,12 @@ std::string sentence(const CLI::App& app, const CLI::Error& e) {
   }
   if (kind == "RequiredError" && app.get_subcommands().empty())
     return fmt::format("a command is missing: choose from {}", fmt::join(commands, ", "));
+  if (kind == "RequiredError") {  // it may be missing because it has another name here
+    const CLI::App& command = *app.get_subcommands()[0];
+    for (const std::string& word : command.remaining())
+      if (const std::string meant = suggestion(command, word); !meant.empty())
+        return fmt::format("{} does not go with redblue {}{}", word, command.get_name(), meant);
+  }
   if (kind == "RequiredError") return what.substr(0, what.find(' ')) + " is missing";
   if (kind == "ValidationError") return fmt::format("{} {}", option, rest);  // the texts of checks
   return what;
@@ -141,6 +182,16 @@ Option Option::one_of(const std::vector<std::string>& names) const {
 }
 Option Option::group(const std::string& heading) const { return Option(*option_.group(heading)); }
 
+Option Option::words() const {
+  return Option(*option_.check([](const std::string& text) {
+    const auto bytes = bytes_from(text);
+    if (!bytes || not_decimal(text).empty()) return std::string();
+    const bool unit = text.find_first_not_of("0123456789.eE+") != std::string::npos;
+    return unit ? fmt::format("{}: it takes words; for bytes give --memory {}", text, text)
+                : fmt::format("{}: write the number out: {}", text, bytes->str());
+  }));
+}
+
 template <class T>
 Option Command::option(const std::string& name, T& to, const std::string& what) const {
   CLI::Option* const option = app_.add_option(name, to, what);
@@ -179,6 +230,11 @@ Command Program::command(const std::string& name, const std::string& what) {
 }
 
 int Program::run(int argc, char** argv) {
+  std::vector<const char*> words(argv, argv + argc);
+  if (argc > 1 && std::string_view(words[1]) == "help") {  // help plan: plan --help
+    words.erase(words.begin() + 1);
+    words.push_back("--help");
+  }
   for (CLI::App* command : app_->get_subcommands({}))
     for (CLI::Option* option : command->get_options())
       if (takes_whole_number(*option))
@@ -186,7 +242,7 @@ int Program::run(int argc, char** argv) {
       else if (option->get_items_expected_max() > 0)
         option->check(not_empty);
   try {
-    app_->parse(argc, argv);
+    app_->parse(static_cast<int>(words.size()), words.data());
     if (app_->get_subcommands().empty()) throw CLI::RequiredError::Subcommand(1);  // an unknown one is named before
   } catch (const CLI::ParseError& e) {
     return app_->exit(e) == 0 ? 0 : 2;

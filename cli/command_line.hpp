@@ -23,6 +23,8 @@ class Option {
   Option required() const;
   Option positive() const;
   Option in_range(index_t least, index_t most) const;
+  /// A size in words: for one in bytes the message names the option that takes it.
+  Option words() const;
   Option one_of(const std::vector<std::string>& names) const;
   /// The heading it stands under in --help.
   Option group(const std::string& heading) const;

@@ -11,6 +11,7 @@
 #include "files/archive.hpp"
 #include "redblue/files/mapped_file.hpp"
 #include "redblue/files/npy.hpp"
+#include "redblue/language/bytes.hpp"
 #include "redblue/language/word_type.hpp"
 #include "redblue/planner/fastest.hpp"
 #include "report/standard_output.hpp"
@@ -218,21 +219,9 @@ DType parse_dtype(const std::string& option, const std::string& name) {
 }
 
 Words parse_bytes(const std::string& option, const std::string& text) {
-  const auto fail = [&] {
-    return InvalidProblem(fmt::format(
-        "{} {}: give a number of bytes such as 65536, 64KiB or 1.5MiB (KiB MiB GiB TiB, KB MB GB TB)", option, text));
-  };
-  double number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc()) throw fail();
-  static const std::map<std::string, double> kUnits = {
-      {"", 1},         {"B", 1},    {"KiB", 0x1p10}, {"MiB", 0x1p20}, {"GiB", 0x1p30},
-      {"TiB", 0x1p40}, {"KB", 1e3}, {"MB", 1e6},     {"GB", 1e9},     {"TB", 1e12}};
-  const auto unit = kUnits.find(std::string(end, text.data() + text.size()));
-  if (unit == kUnits.end()) throw fail();
-  const double bytes = number * unit->second;
-  if (!(bytes >= 1 && bytes < 0x1p62)) throw fail();
-  return static_cast<index_t>(bytes);
+  const auto bytes = bytes_from(text);
+  if (!bytes) throw InvalidProblem(fmt::format("{} {}: {}", option, text, kBytesWanted));
+  return *bytes;
 }
 
 std::vector<index_t> parse_list(const std::string& option, const std::string& text) {

@@ -1,15 +1,18 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <utility>
+
 #include "options/options.hpp"
 #include "redblue/language/word_type.hpp"
 #include "redblue/planner/fastest.hpp"
+#include "report/standard_output.hpp"
 
 /// Fast memory, and what the planner may do and minimises.
 namespace redblue::cli {
 
 void MemoryOptions::add_to(const Command& command) {
-  command.option("--M", M, "fast memory in words").type_name("WORDS");
+  command.option("--M", M, "fast memory in words").type_name("WORDS").words();
   command
       .option(
           "--memory", memory,
@@ -25,7 +28,7 @@ Words MemoryOptions::words(DType compute) const {
                            : "give the size of fast memory, as --M WORDS or as --memory BYTES");
   if (M && *M < 1) throw InvalidProblem(fmt::format("M = {}: fast memory needs at least one word", *M));
   if (M) return *M;
-  const Words fit = parse_bytes("--memory", *memory) / Words(size_of(word));
+  const Words fit = bytes() / Words(size_of(word));
   if (fit < 1)
     throw InvalidProblem(
         fmt::format("--memory {} holds no word of {} ({} bytes)", *memory, name_of(word), size_of(word)));
@@ -34,7 +37,13 @@ Words MemoryOptions::words(DType compute) const {
 
 Words MemoryOptions::bytes() const {
   if (M) throw InvalidProblem(fmt::format("--M {} and --memory {}: give one of them", *M, *memory));
-  return parse_bytes("--memory", *memory);
+  const Words all = parse_bytes("--memory", *memory);
+  constexpr index_t kFew = 1024;
+  static bool said = false;  // once, however often it is asked for
+  if (all < kFew && not_decimal(*memory).empty() && !std::exchange(said, true))
+    note(fmt::format("--memory {0} is {0} bytes, {1} words of f32; {0}KiB is {0} x 1024 bytes", *memory,
+                     (all / 4).str()));
+  return all;
 }
 
 void PlannerOptions::add_to(const Command& command, bool with_width, std::size_t operations) {

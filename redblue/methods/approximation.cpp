@@ -1,12 +1,16 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "redblue/language/error.hpp"
+#include "redblue/language/nearest.hpp"
 #include "redblue/methods/approximations.hpp"
 #include "redblue/methods/kernels/polynomial.hpp"
 
@@ -15,24 +19,42 @@ namespace redblue {
 
 namespace {
 
-[[noreturn]] void refuse(std::string_view text) {
-  throw InvalidProblem(fmt::format(
-      "approximation {}: give DEGREE:RANGE, as in 2:1.0 for a polynomial of degree 2 and scores from -1 to "
-      "1, with ,taylor or ,chebyshev for other coefficients than minimax ones, and ,rows, ,centred, ,exact-keys=H, "
-      ",cluster=N[,seed=N], ,gaussian or ,no-exact-rows for one of each row; or linear, "
-      "performer:FEATURES[,seed=N], linformer:RANK[,signs][,seed=N], "
-      "nystroem:LANDMARKS[,iterations=N], smyrf[:rounds=N,cluster=N,seed=N], "
-      "hyper[:block=N,samples=N,planes=N,seed=N], reformer[:rounds=N,chunk=N,buckets=N,seed=N], "
-      "coreset:block=KEYS,rank=KEYS[,tau=balanced][,carried][,seed=N], sample:KEYS[,seed=N]",
-      text));
-}
-
 template <class Number>
 std::optional<Number> number(std::string_view text) {
   Number value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
   return value;
+}
+
+/// How a method is written, by its name.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 9> kForms{{
+    {"linear", "linear"},
+    {"performer", "performer:FEATURES[,seed=N], such as performer:256"},
+    {"linformer", "linformer:RANK[,signs][,seed=N], such as linformer:64"},
+    {"nystroem", "nystroem:LANDMARKS[,iterations=N], such as nystroem:64"},
+    {"smyrf", "smyrf[:rounds=N,cluster=N,seed=N]"},
+    {"hyper", "hyper[:block=N,samples=N,planes=N,seed=N]"},
+    {"reformer", "reformer[:rounds=N,chunk=N,buckets=N,seed=N]"},
+    {"coreset", "coreset:block=KEYS,rank=KEYS[,tau=balanced][,carried][,seed=N], such as coreset:block=64,rank=16"},
+    {"sample", "sample:KEYS[,seed=N], such as sample:64"},
+}};
+constexpr std::string_view kPolynomials =
+    "DEGREE:RANGE, as in 2:1.0 for a polynomial of degree 2 and scores from -1 to 1, with ,taylor or ,chebyshev for "
+    "other coefficients than minimax ones, and ,rows, ,centred, ,exact-keys=H, ,cluster=N[,seed=N], ,gaussian or "
+    ",no-exact-rows for one of each row";
+
+/// One sentence: how the method that was probably meant is written, or which methods there are.
+[[noreturn]] void refuse(std::string_view text) {
+  std::vector<std::string_view> names;
+  for (const auto& [name, form] : kForms) names.push_back(name);
+  const std::string name(text.substr(0, text.find_first_of(":,")));
+  const std::string meant = nearest(name, names);
+  std::string wanted = fmt::format("{}; or a method: {}", kPolynomials, fmt::join(names, ", "));
+  if (number<index_t>(name)) wanted = kPolynomials;
+  for (const auto& [known, form] : kForms)
+    if (known == meant) wanted = form;
+  throw InvalidProblem(fmt::format("approximation {}: give {}", text, wanted));
 }
 
 /// NAME:SIZE,WORD,WORD=N in its parts. Words that nobody asked for are found out by `finish`.

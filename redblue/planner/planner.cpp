@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "redblue/language/error.hpp"
+#include "redblue/language/nearest.hpp"
 #include "redblue/planner/options.hpp"
 #include "redblue/planner/widths.hpp"
 #include "redblue/problem/cores.hpp"
@@ -67,8 +68,8 @@ schedule::Limits limits_of(const Options& o, Operation op) {
 
 void require_schedule(const Options& o, Operation op) {
   if (o.schedule.empty() || o.registry->find(op, o.schedule) != nullptr) return;
-  throw InvalidProblem(fmt::format("no schedule of operation {} is called '{}': choose from {}", name_of(op),
-                                   o.schedule, fmt::join(o.registry->names(op), ", ")));
+  throw InvalidProblem(fmt::format("no schedule of operation {} is called '{}': {}", name_of(op), o.schedule,
+                                   choice(o.schedule, o.registry->names(op))));
 }
 
 void require_tiling(const Schedule& s, const Sizes& x, const Tiling& tiling) {

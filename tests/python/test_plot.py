@@ -75,7 +75,7 @@ def test_bad_sizes_and_names_are_refused():
         (draw, {"d": 8, "M": 1000}, "M = 1000: give a list"),
         (draw, {"d": 8, "M": [1000.0]}, "whole numbers"),
         (draw, {"M": [1000]}, "d = None"),
-        (draw, {"d": 8, "M": [1000], "schedules": ["flash", "flush"]}, "called 'flush': choose from flash"),
+        (draw, {"d": 8, "M": [1000], "schedules": ["flash", "flush"]}, "called 'flush': did you mean flash?"),
         (map_, {"d": 8, "M": [1000]}, "d = 8: give a list"),
     ):
         with pytest.raises(redblue.InvalidProblem, match=text):
