@@ -4,3 +4,4 @@
 #include "redblue/problem/options.hpp"
 #include "redblue/problem/problem.hpp"
 #include "redblue/problem/sequences.hpp"
+#include "redblue/problem/text.hpp"

@@ -8,10 +8,13 @@
 
 #include "commands/commands.hpp"
 #include "files/nan.hpp"
+#include "files/open_archive.hpp"
 #include "files/tensors.hpp"
+#include "files/unused.hpp"
 #include "options/options.hpp"
 #include "report/certificate.hpp"
 #include "report/json.hpp"
+#include "report/standard_output.hpp"
 
 namespace redblue::cli {
 
@@ -27,7 +30,7 @@ struct CompareFlags {
   std::vector<std::string> methods;
   SequenceOptions sequences;
   index_t repetitions = 3, seeds = 1;
-  bool per_head = false;
+  bool per_head = false, all = false;
   std::optional<std::string> format;
   bool json = false;
 };
@@ -112,7 +115,18 @@ void print_csv(const Comparisons& found) {
   lines("mean of v,,,,,,", found.mean_of_values);
 }
 
-void print_table(const Comparisons& found, Words M, bool per_head) {
+/// "polynomial (3), smyrf": names that follow each other, with how often they do.
+std::string counted_names(const std::vector<std::string>& names) {
+  std::string text;
+  for (std::size_t i = 0, n = 0; i < names.size(); i += n) {
+    for (n = 1; i + n < names.size() && names[i + n] == names[i];) ++n;
+    text += fmt::format("{}{}{}", text.empty() ? "" : ", ", names[i], n > 1 ? fmt::format(" ({})", n) : "");
+  }
+  return text;
+}
+
+/// `all`: with a line for each method that is not run, too.
+void print_table(const Comparisons& found, Words M, bool per_head, bool all) {
   const Words exact = found.methods.front().words;
   const bool several_seeds =
       std::any_of(found.methods.begin(), found.methods.end(), [](const Compared& x) { return x.seeds > 1; });
@@ -135,10 +149,14 @@ void print_table(const Comparisons& found, Words M, bool per_head) {
       fmt::print("{:>57} {:<66} {:>9.3g} {:>16}  {:>9.3g}\n", "", fmt::format("head {}.{}", h.batch, h.head),
                  h.frobenius, "", h.largest);
   };
+  std::vector<std::string> not_run;
   for (const Compared& x : found.methods) {
     const std::string front = fmt::format("{:<14} {:<42}", x.contender.method, x.contender.setting);
     if (!x.contender.refused.empty()) {
-      fmt::print("{} not run: {}\n", front, x.contender.refused);
+      if (all)
+        fmt::print("{} not run: {}\n", front, x.contender.refused);
+      else
+        not_run.push_back(x.contender.method);
       continue;
     }
     fmt::print("{} {:<20} {:>10} {:>14} {:>9.3g} {:>10.3f}  {}\n", front, x.schedule, x.footprint.str(), x.words.str(),
@@ -148,6 +166,8 @@ void print_table(const Comparisons& found, Words M, bool per_head) {
   fmt::print("{:<14} {:<42} {:<20} {:>10} {:>14} {:>9} {:>10}  {}\n", "mean of v", "no scores: a yardstick", "-", "-",
              "-", "-", "-", errors(found.mean_of_values));
   heads(found.mean_of_values);
+  if (const std::string names = counted_names(not_run); !names.empty())
+    fmt::print("not run, for M is too small or for another reason that --all gives: {}\n", names);
   fmt::print(
       "M = {} words. Words are of all heads, without lse. Errors of o in the type of q, as run writes it, against "
       "exact "
@@ -177,6 +197,16 @@ int compare_command(const CompareFlags& flags) {
   const LoadedInputs loaded(flags.files, kind);
   const Problem problem = loaded.problem(kind);
   problem.validate();
+  if (flags.files.input) {
+    std::set<std::string> given;
+    if (flags.causal) given.insert("--causal");
+    if (flags.scale) given.insert("--scale");
+    if (flags.sequences.seqlens) given.insert("--seqlens");
+    if (flags.sequences.seqused_k) given.insert("--seqused-k");
+    const auto unused =
+        unused_names(flags.files, *open_archive(*flags.files.input), loaded.used(), problem, given, false);
+    if (!unused.empty()) note(unused_text(flags.files, unused));
+  }
   const Tensors& tensors = loaded.tensors();
   const Inputs inputs{tensors[SlowArray::Q], tensors[SlowArray::K], tensors[SlowArray::V]};
   CompareOptions options;
@@ -195,7 +225,7 @@ int compare_command(const CompareFlags& flags) {
   else if (format == "csv")
     print_csv(found);
   else
-    print_table(found, M, flags.per_head);
+    print_table(found, M, flags.per_head, flags.all || !flags.methods.empty());
   return 0;
 }
 
@@ -219,6 +249,7 @@ void add_compare(Program& program) {
   for (const char* name : {"q", "k", "v"})
     command.option(fmt::format("--{}", name), files.npy[name], fmt::format("{}, .npy", name)).type_name("FILE");
   add_names_and_layout(command, files.names, files.layout);
+  add_unused(command, files);
   flags->memory.add_to(command);
   command
       .option(
@@ -237,6 +268,9 @@ void add_compare(Program& program) {
                  "their errors is shown, and the largest as the worst");
   command.flag("--per-head", flags->per_head,
                "the errors of every head, too, in the table; CSV and JSON always have them");
+  command.flag(
+      "--all", flags->all,
+      "a line for each method that is not run, too, with the reason, in the table; CSV and JSON always have them");
   command.option("--format", flags->format, "table, csv or json").one_of({"table", "csv", "json"});
   command.flag("--json", flags->json, "the same as --format json");
   command.does([flags] { return compare_command(*flags); });

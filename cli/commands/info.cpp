@@ -11,8 +11,10 @@
 #include "files/npz.hpp"
 #include "files/open_archive.hpp"
 #include "files/tensors.hpp"
+#include "files/unused.hpp"
 #include "redblue/files/mapped_file.hpp"
 #include "redblue/files/npy.hpp"
+#include "redblue/problem/text.hpp"
 #include "report/json.hpp"
 
 namespace redblue::cli {
@@ -34,6 +36,7 @@ struct Runnable {
   std::string refusal;             ///< where nothing is missing and it cannot be run all the same
   std::optional<Problem> problem;  ///< where it can be run
   std::string command;
+  std::vector<std::string> unused;  ///< tensors of the file that it would not read
 };
 
 /// A word for a shell.
@@ -64,7 +67,11 @@ class Shapes : public Archive {
     for (const Entry& e : entries) entries_.emplace(e.name, e);
   }
   std::string_view format() const override { return ""; }
-  std::vector<Entry> entries() const override { return {}; }
+  std::vector<Entry> entries() const override {
+    std::vector<Entry> list;
+    for (const auto& [name, entry] : entries_) list.push_back(entry);
+    return list;
+  }
   bool contains(const std::string& name) const override { return entries_.contains(name); }
   file::Tensor tensor(const std::string& name) const override {
     const Entry& e = entries_.at(name);
@@ -77,9 +84,10 @@ class Shapes : public Archive {
 };
 
 Runnable runnable(FileOptions files, const Archive& archive, Operation op) {
-  Runnable r{op, {}, false, "", std::nullopt, ""};
+  Runnable r{op, {}, false, "", std::nullopt, "", {}};
   Problem kind;
   kind.op = op;
+  files.add_modifiers_to(kind);
   std::vector<std::string> own = files.needed(kind);
   for (const std::string& name : own)
     if (!archive.contains(files.name_of(name)))
@@ -94,7 +102,10 @@ Runnable runnable(FileOptions files, const Archive& archive, Operation op) {
   try {
     files.output = "OUT";
     files.validate(kind);
-    r.problem = LoadedInputs(files, kind, &archive).problem(kind);
+    const LoadedInputs loaded(files, kind, &archive);
+    const Problem problem = loaded.problem(kind);
+    r.unused = unused_names(files, archive, loaded.used(), kind, {}, true);
+    r.problem = problem;
     r.command = command_of(files, op);
   } catch (const Error& e) {
     r.refusal = e.what();
@@ -200,6 +211,7 @@ int info_of_archive(const InfoOptions& o) {
       runs.push_back({{"op", std::string(name_of(r.op))},
                       {"missing", r.missing},
                       {"refusal", r.refusal.empty() ? Json(nullptr) : Json(r.refusal)},
+                      {"unused", r.unused},
                       {"problem", r.problem ? to_json(*r.problem) : Json(nullptr)},
                       {"command", r.problem ? Json(r.command) : Json(nullptr)}});
     print({{"schema", "redblue.info/1"},
@@ -211,18 +223,23 @@ int info_of_archive(const InfoOptions& o) {
   }
   fmt::print("{}: {}\n", o.file, archive->format());
   for (const Archive::Entry& e : entries) fmt::print("  {:<12} {}\n", readable(e.name), text_of(e));
+  const auto missing_text = [&](const Runnable& r) {
+    const std::vector<std::string> other = other_names(shapes, files, r.missing);
+    return fmt::format("(--name {} says which tensor it is)",
+                       other.empty() ? r.missing.front() + "=NAME" : fmt::format("{}", fmt::join(other, " --name ")));
+  };
   for (const Runnable& r : all)
-    if (r.problem)
-      fmt::print("{}: batch {}, heads {} ({} key-value), {} queries, {} keys, d {}, d_v {}\n    {}\n", name_of(r.op),
+    if (r.problem) {
+      fmt::print("{}: batch {}, heads {} ({} key-value), {} queries, {} keys, d {}, d_v {}{}\n    {}\n", name_of(r.op),
                  r.problem->batch, r.problem->heads, r.problem->kv_heads.value_or(r.problem->heads), r.problem->n_q,
-                 r.problem->n_k, r.problem->d, r.problem->d_v, r.command);
-    else if (!r.related && r.op != Operation::forward)
+                 r.problem->n_k, r.problem->d, r.problem->d_v, mask_text(*r.problem), r.command);
+      if (!r.unused.empty()) fmt::print("    not used: {}\n", fmt::join(r.unused, ", "));
+    } else if (!r.related && r.op != Operation::forward)
       continue;
     else if (r.missing.empty())
       fmt::print("{}: cannot be run: {}\n", name_of(r.op), r.refusal);
     else
-      fmt::print("{}: {} missing (--name {}=NAME says which tensor it is)\n", name_of(r.op), fmt::join(r.missing, ", "),
-                 r.missing.front());
+      fmt::print("{}: {} missing {}\n", name_of(r.op), fmt::join(r.missing, ", "), missing_text(r));
   return 0;
 }
 

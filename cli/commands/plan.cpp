@@ -6,9 +6,11 @@
 
 #include "commands/commands.hpp"
 #include "options/options.hpp"
+#include "redblue/problem/text.hpp"
 #include "report/approximations.hpp"
 #include "report/json.hpp"
 #include "report/plan_formats.hpp"
+#include "report/ram.hpp"
 
 namespace redblue::cli {
 
@@ -193,6 +195,17 @@ struct PlanFlags {
   }
 };
 
+/// What a run of this plan on tensors of these types would take, on this machine; nothing where it would be refused.
+std::optional<Ram> ram_of_run(const PlanFlags& flags, const plan::Plan& plan) {
+  RunOptions run;
+  run.compute = flags.problem.compute();
+  try {
+    return ram_of(plan, contiguous_tensors(plan.problem, parse_dtype("--dtype", flags.problem.dtype)), run);
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
 }  // namespace
 
 void add_plan(Program& program) {
@@ -219,6 +232,8 @@ void add_plan(Program& program) {
     if (format == "json") {
       Json j = to_json(plan);
       if (decided) j["tolerance"] = decided->json;
+      const auto ram = ram_of_run(*flags, plan);
+      j["ram"] = ram ? ram->json() : Json(nullptr);
       print(j);
     } else if (format == "csv")
       print_csv(plan);
@@ -228,6 +243,9 @@ void add_plan(Program& program) {
       print_c_header(plan);
     else
       print_table(plan);
+    if (format == "table")
+      if (const auto ram = ram_of_run(*flags, plan); ram && ram->worth_saying())
+        fmt::print("a run takes {}\n", ram->text());
     if (decided && format == "table") fmt::print("tolerance {:g}: {}\n", *flags->tolerance, decided->reason);
     return 0;
   });

@@ -8,13 +8,17 @@
 
 #include "commands/commands.hpp"
 #include "files/nan.hpp"
+#include "files/open_archive.hpp"
 #include "files/tensors.hpp"
+#include "files/unused.hpp"
 #include "options/options.hpp"
 #include "redblue/files/atomic_file.hpp"
+#include "redblue/problem/text.hpp"
 #include "redblue/verify/verify.hpp"
 #include "report/approximations.hpp"
 #include "report/json.hpp"
 #include "report/progress.hpp"
+#include "report/ram.hpp"
 #include "report/standard_output.hpp"
 
 namespace redblue::cli {
@@ -195,7 +199,8 @@ void print_text(const plan::Plan& plan, const Measured& m, double seconds, const
 }
 
 void print_report(const RunFlags& flags, const std::string& layout, const plan::Plan& plan, const Measured& measured,
-                  double seconds, const std::optional<Verification>& verification, const Proof& proof, DType compute) {
+                  double seconds, const std::optional<Verification>& verification, const Proof& proof, DType compute,
+                  const std::vector<std::string>& unused, const Ram& ram) {
   const plan::Row& row = plan.row();
   if (flags.json) {
     Json j{{"schema", "redblue.run/1"},
@@ -221,7 +226,9 @@ void print_report(const RunFlags& flags, const std::string& layout, const plan::
            {"seconds", seconds},
            {"modelled_time", row.time ? to_json(*row.time) : Json(nullptr)},
            {"work", work_to_json(row)},
-           {"reason", plan.reason}};
+           {"reason", plan.reason},
+           {"ram", ram.json()},
+           {"unused", unused}};
     if (plan.forward) j["forward"] = to_json(plan.forward->row());
     if (verification) j["verify"] = verification_to_json(*verification);
     proof.add_to(j, plan.problem);
@@ -284,6 +291,26 @@ std::optional<std::string> not_finite(const Problem& p, const Tensors& t) {
   return found && !first_of(inputs_of(p)) ? found : std::nullopt;
 }
 
+/// The tensors of --input that a run does not read.
+std::vector<std::string> unused_by(const RunFlags& flags, const LoadedInputs& loaded, const Problem& kind) {
+  if (!flags.files.input) return {};
+  const PatternOptions& pattern = flags.mask.pattern;
+  std::set<std::string> given;
+  for (const auto& [option, is_given] : {std::pair{"--mask", pattern.mask || pattern.blocks || pattern.csr},
+                                         {"--bias", flags.files.npy.at("bias").has_value()},
+                                         {"--slopes", flags.files.npy.at("slopes").has_value()},
+                                         {"--sinks", flags.files.npy.at("sinks").has_value()},
+                                         {"--scale", flags.scale.has_value()},
+                                         {"--softcap", kind.softcap > 0},
+                                         {"--dropout", kind.dropout > 0},
+                                         {"--causal", kind.causal},
+                                         {"--window", flags.mask.window.has_value()},
+                                         {"--seqlens", flags.mask.sequences.seqlens.has_value()},
+                                         {"--seqused-k", flags.mask.sequences.seqused_k.has_value()}})
+    if (is_given) given.insert(option);
+  return unused_names(flags.files, *open_archive(*flags.files.input), loaded.used(), kind, given, true);
+}
+
 int run_command(const RunFlags& flags) {
   Problem kind;
   flags.operation.apply_to(kind);
@@ -298,6 +325,8 @@ int run_command(const RunFlags& flags) {
   kind.lse_required = is_forward(kind.op) && kind.has_statistics() && flags.files.wants("lse");
   const LoadedInputs loaded(flags.files, kind);
   Problem problem = loaded.problem(kind);
+  const std::vector<std::string> unused = unused_by(flags, loaded, kind);
+  if (!flags.quiet && !unused.empty()) note(unused_text(flags.files, unused));
   flags.mask.apply_patterns(problem, flags.planner);
   flags.planner.apply_to(problem);
   problem.validate();
@@ -351,6 +380,8 @@ int run_command(const RunFlags& flags) {
   std::optional<file::AtomicFile> certificate;
   if (flags.certificate) certificate.emplace(*flags.certificate);
   const plan::Plan plan = plan_of(problem, tensors);
+  const Ram ram = ram_of(plan, tensors, options);
+  if (!flags.quiet && ram.worth_saying()) note("this run takes " + ram.text());
 
   const auto start = std::chrono::steady_clock::now();
   Measured measured;
@@ -378,7 +409,8 @@ int run_command(const RunFlags& flags) {
                     *lost, options.compute == DType::f64 ? "" : ", or try --compute-dtype f64"));
   std::string failure;
   try {
-    print_report(flags, loaded.layout().name(), plan, measured, seconds, verification, proof, options.compute);
+    print_report(flags, loaded.layout().name(), plan, measured, seconds, verification, proof, options.compute, unused,
+                 ram);
     failure = output_failure();
   } catch (const std::exception& e) {  // the library that prints throws what standard output did not take
     failure = e.what();

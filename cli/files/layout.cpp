@@ -6,11 +6,30 @@
 #include <algorithm>
 #include <cstring>
 
+#include "redblue/machines/ram/storage.hpp"
+
 namespace redblue::cli {
 
 namespace {
 
 constexpr std::string_view kOrder = "bhnd";  // of Tensor
+
+/// All entries, in the order of the dimensions.
+std::vector<double> numbers_of(const Tensor& t) {
+  machine::Storage s;
+  s.data = static_cast<std::byte*>(t.data);
+  s.dtype = t.dtype;
+  s.kv_heads = t.shape[1];
+  s.batch_stride = t.strides[0];
+  s.kv_head_stride = t.strides[1];
+  s.row_stride = t.strides[2];
+  s.col_stride = t.strides[3];
+  const Shape one{t.shape[2], t.shape[3]};
+  std::vector<double> numbers(static_cast<std::size_t>(t.shape[0] * t.shape[1] * one.words()));
+  for (index_t i = 0; i < t.shape[0] * t.shape[1]; ++i)
+    machine::gather<double>(s, {SlowArray::A1, i, 0, 0, one}, numbers.data() + i * one.words(), one.cols);
+  return numbers;
+}
 
 std::string dimensions(const std::string& letters) { return fmt::format("[{}]", fmt::join(letters, ", ")); }
 
@@ -21,10 +40,12 @@ const std::vector<std::string>& FileLayout::names() {
   return kNames;
 }
 
-FileLayout::FileLayout(std::string letters) : letters_(std::move(letters)) {
+FileLayout::FileLayout(const std::string& letters) : letters_(letters) {
+  if (letters.find('n') == std::string::npos) std::ranges::replace(letters_, 's', 'n');
   if (std::find(names().begin(), names().end(), letters_) == names().end())
-    throw InvalidProblem(fmt::format("--layout {}: choose from {} (b batch, h heads, n tokens, d features)", letters_,
-                                     fmt::join(names(), ", ")));
+    throw InvalidProblem(
+        fmt::format("--layout {}: choose from {} (b batch, h heads, n or s tokens of a sequence, d features)", letters,
+                    fmt::join(names(), ", ")));
 }
 
 FileLayout FileLayout::of_rank(std::size_t rank, const std::string& tensor) {
@@ -100,6 +121,8 @@ void require_clear_layout(const FileLayout& layout, const Tensor& q, const Tenso
         "{} can be {} ({} heads) and {} ({} heads), and the results differ: give --layout {} or --layout {}", shapes(),
         dimensions(layout.name()), q.shape[1], dimensions(other), q.shape[2], layout.name(), other));
 }
+
+bool same_numbers(const Tensor& a, const Tensor& b) { return a.shape == b.shape && numbers_of(a) == numbers_of(b); }
 
 void copy(const Tensor& from, const Tensor& to) {
   const auto width = static_cast<index_t>(size_of(to.dtype));

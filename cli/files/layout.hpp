@@ -14,10 +14,10 @@ namespace redblue::cli {
 /// (rows), d features (columns). A letter that is missing is a dimension of 1. lse has no d.
 class FileLayout {
  public:
-  /// "bhnd bnhd hnd nhd nd"
+  /// "bhnd bnhd hnd nhd nd"; s may stand in place of n.
   static const std::vector<std::string>& names();
   /// Throws InvalidProblem for another name.
-  explicit FileLayout(std::string letters);
+  explicit FileLayout(const std::string& letters);
   /// The layout that tensors of this rank have where none is named: bhnd, hnd or nd. Throws InvalidProblem for another
   /// rank; `tensor` is for its message.
   static FileLayout of_rank(std::size_t rank, const std::string& tensor);
@@ -43,6 +43,9 @@ class FileLayout {
 /// The tensors of PyTorch's attention are [batch, heads, tokens, features], those of flash-attention and JAX [batch,
 /// tokens, heads, features].
 void require_clear_layout(const FileLayout& layout, const Tensor& q, const Tensor& k);
+
+/// Do two tensors have the same shape and the same numbers, whatever their types?
+bool same_numbers(const Tensor& a, const Tensor& b);
 
 /// The entries of a tensor, to one of the same shape and type.
 void copy(const Tensor& from, const Tensor& to);

@@ -1,5 +1,7 @@
 #include "files/open_archive.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cctype>
 #include <fstream>
@@ -46,6 +48,15 @@ bool has_extension(const std::string& path, std::string_view extension) {
                     [](char a, char b) { return a == std::tolower(static_cast<unsigned char>(b)); });
 }
 bool is_npz(const std::string& path) { return has_extension(path, ".npz"); }
+
+void require_known_extension(const std::string& path) {
+  const std::string name = path.substr(path.rfind('/') + 1);  // npos + 1 = 0
+  if (name.find('.', 1) == std::string::npos || is_npz(path) || has_extension(path, ".safetensors") ||
+      has_extension(path, ".npy"))
+    return;
+  throw InvalidProblem(
+      fmt::format("--output {}: it writes safetensors or .npz: give a name that ends like that", path));
+}
 
 void write_archive(file::AtomicFile& out, const std::vector<file::NamedTensor>& tensors) {
   if (is_npz(out.path()))

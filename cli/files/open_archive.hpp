@@ -15,6 +15,8 @@ bool begins_with(const std::string& path, std::string_view text);
 bool has_extension(const std::string& path, std::string_view extension);
 /// Does this file name ask for .npz? All others are safetensors.
 bool is_npz(const std::string& path);
+/// Throws InvalidProblem where the name of an output ends like that of another format.
+void require_known_extension(const std::string& path);
 /// Writes the tensors in the format of the file's name, for the caller to commit.
 void write_archive(file::AtomicFile& out, const std::vector<file::NamedTensor>& tensors);
 /// Bytes of that file, or a little more; data is not looked at.

@@ -9,9 +9,9 @@
 #include <set>
 
 #include "files/open_archive.hpp"
+#include "files/unused.hpp"
 #include "redblue/files/atomic_file.hpp"
 #include "redblue/files/npy.hpp"
-#include "redblue/machines/ram/storage.hpp"
 
 namespace redblue::cli {
 
@@ -65,23 +65,6 @@ Tensor view_of_modifier(SlowArray a, const file::Tensor& t) {
   return {const_cast<std::byte*>(t.data()), t.dtype(), shape, strides};
 }
 
-/// All entries, in the order of the dimensions.
-std::vector<double> numbers_of(const Tensor& t) {
-  machine::Storage s;
-  s.data = static_cast<std::byte*>(t.data);
-  s.dtype = t.dtype;
-  s.kv_heads = t.shape[1];
-  s.batch_stride = t.strides[0];
-  s.kv_head_stride = t.strides[1];
-  s.row_stride = t.strides[2];
-  s.col_stride = t.strides[3];
-  const Shape one{t.shape[2], t.shape[3]};
-  std::vector<double> numbers(static_cast<std::size_t>(t.shape[0] * t.shape[1] * one.words()));
-  for (index_t i = 0; i < t.shape[0] * t.shape[1]; ++i)
-    machine::gather<double>(s, {SlowArray::A1, i, 0, 0, one}, numbers.data() + i * one.words(), one.cols);
-  return numbers;
-}
-
 /// Sizes from shapes.
 void set_sizes(Problem& p, const Tensors& t) {
   const auto shape = [&](SlowArray a) { return t[a].shape; };
@@ -119,8 +102,6 @@ bool modifies(const std::string& name) {
                              [&](SlowArray a) { return tensor_name(a) == name; });
 }
 
-bool same_numbers(const Tensor& a, const Tensor& b) { return a.shape == b.shape && numbers_of(a) == numbers_of(b); }
-
 }  // namespace
 
 std::vector<std::string> all_names() {
@@ -148,8 +129,8 @@ void add_names_and_layout(const Command& command, std::vector<std::string>& name
       .type_name("TENSOR=NAME");
   command
       .option("--layout", layout,
-              fmt::format("order of the dimensions in all files: {} (b batch, h heads, n tokens, d features; lse "
-                          "has no d); default: bhnd, hnd or nd, unless the shapes leave it open",
+              fmt::format("order of the dimensions in all files: {} (b batch, h heads, n or s tokens, d features; "
+                          "lse has no d); default: bhnd, hnd or nd, unless the shapes leave it open",
                           fmt::join(FileLayout::names(), ", ")))
       .type_name("NAME");
 }
@@ -177,6 +158,7 @@ void FileOptions::add_to(const Command& command) {
               "file to write o and lse (dq, dk, dv; g; s; ...) to: .npz by its name, all others safetensors")
       .type_name("FILE");
   add_names_and_layout(command, names, layout);
+  add_unused(command, *this);
   command.flag("--with-forward", with_forward,
                "gradients: compute o and lse, too, and write them beside the gradients");
   for (const std::string& name : all_names())
@@ -200,7 +182,7 @@ void FileOptions::add_modifiers_to(Problem& kind) const {
   }
   const auto is_there = [&](SlowArray a) {
     const std::string name = tensor_name(a);
-    return npy.at(name).has_value() || (archive && archive->contains(name_of(name)));
+    return npy.at(name).has_value() || name_of(name) != name || (archive && archive->contains(name));
   };
   if (is_there(SlowArray::bias)) kind.bias.emplace();
   if (is_there(SlowArray::slopes)) kind.alibi = true;
@@ -228,6 +210,9 @@ void FileOptions::validate(const Problem& kind) const {
   if (layout && FileLayout(*layout).tokens_first() && is_projected(op))
     throw Unsupported(fmt::format("--layout {}: arrays of --op {} are [batch, heads, rows, columns]: bhnd, hnd or nd",
                                   *layout, redblue::name_of(op)));
+  if (!input && (strict || !ignored.empty()))
+    throw InvalidProblem(fmt::format("{} is for --input: .npy files hold one tensor each",
+                                     strict ? "--strict" : "--ignore " + ignored[0]));
   const bool adds = kind.accumulate || op == Operation::merge;
   const auto given = [&](const std::string& n) { return npy.at(n).has_value(); };
   const auto in = tensor_names(may_be_read(*this, kind)), out = tensor_names(written(kind));
@@ -252,6 +237,7 @@ void FileOptions::validate(const Problem& kind) const {
   if (input && has_extension(*input, ".npy"))
     throw InvalidProblem(fmt::format("--input {}: it takes safetensors or .npz; give .npy files by name, as {} {}",
                                      *input, option_list(in), option_list(out)));
+  if (output) require_known_extension(*output);
   if (output && has_extension(*output, ".npy"))
     throw InvalidProblem(fmt::format("--output {}: it writes safetensors or .npz; give .npy files by name, as {}",
                                      *output, option_list(out)));
@@ -331,7 +317,10 @@ LoadedInputs::LoadedInputs(const FileOptions& files, const Problem& kind, const 
       throw InvalidProblem(fmt::format("--{} {}: {} has a tensor {}, too: leave one of them out", name, *npy,
                                        *files.input, files.name_of(name)));
     if (npy) return file::read_npy(*npy);
-    if (archive != nullptr) return archive->tensor(files.name_of(name));
+    if (archive != nullptr) {
+      used_.insert(files.name_of(name));
+      return archive->tensor(files.name_of(name));
+    }
     throw InvalidProblem(fmt::format("files are missing: --op {} needs --{}", redblue::name_of(op), name));
   };
   if (files.with_forward) {
@@ -346,9 +335,11 @@ LoadedInputs::LoadedInputs(const FileOptions& files, const Problem& kind, const 
   p.forward_given = forward_given_;
   if (files.layout) layout_.emplace(*files.layout);
   const auto arrays = read_by(p);
+  if (archive != nullptr) require_names_in(*archive, files, tensor_names(arrays));
   for (const SlowArray a : arrays) {
     if (is_of_modifiers(a)) {
-      if (!is_there(tensor_name(a))) continue;  // slopes that ALiBi's authors give
+      const std::string name = tensor_name(a);
+      if (!is_there(name) && files.name_of(name) == name) continue;  // slopes that ALiBi's authors give
       tensors_[a] = view_of_modifier(a, loaded_.emplace(a, read(tensor_name(a))).first->second);
       continue;
     }

@@ -1,6 +1,7 @@
 #pragma once
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -19,7 +20,9 @@ struct FileOptions {
   std::map<std::string, std::optional<std::string>> npy;  ///< by tensor
   std::vector<std::string> names;                         ///< "q=query": names inside these files
   std::optional<std::string> layout;
-  bool with_forward = false;  ///< gradients: o and lse are computed, and written beside them
+  bool with_forward = false;           ///< gradients: o and lse are computed, and written beside them
+  bool strict = false;                 ///< no tensor of `input` may be left unused
+  std::vector<std::string> ignored{};  ///< tensors of `input` that shall be
 
   void add_to(const Command& command);
   /// Throws InvalidProblem unless the options name a complete set of files for a problem of this kind (op, score,
@@ -55,8 +58,11 @@ class LoadedInputs {
   Problem problem(Problem kind) const;
   const FileLayout& layout() const { return layout_.value(); }
   bool any_f64() const;
+  /// The names of the tensors that it took from the archive.
+  const std::set<std::string>& used() const { return used_; }
 
  private:
+  std::set<std::string> used_;
   std::map<SlowArray, file::Tensor> loaded_;
   Tensors tensors_;
   std::optional<FileLayout> layout_;

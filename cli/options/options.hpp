@@ -141,9 +141,6 @@ struct MaskOptions {
 /// The flags of what the problem does to scores and weights beside scaling and masking them.
 void add_modifiers(const Command& command, ProblemFlags& flags);
 
-/// ", causal, window 512,0, softcap 30" of a problem; empty without a mask and modifiers.
-std::string mask_text(const Problem& p);
-
 /// A problem described by sizes: plan, bound, count, trace.
 struct ProblemOptions {
   OperationOptions operation;

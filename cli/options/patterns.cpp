@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include "files/npz.hpp"
+#include "files/open_archive.hpp"
 #include "options/options.hpp"
 #include "redblue/files/npy.hpp"
 #include "redblue/hardware/physical_memory.hpp"
@@ -55,7 +56,7 @@ SharedLists shared(RunLists lists) { return std::make_shared<const RunLists>(std
 /// A boolean array in memory, without its broadcast dimensions expanded.
 class Booleans {
  public:
-  explicit Booleans(const std::string& path) : tensor_(file::read_npy(path)) {
+  explicit Booleans(const std::string& path) : tensor_(read(path)) {
     if (tensor_.dtype() != DType::boolean)
       throw InvalidProblem(
           fmt::format("it is of {}, not of bool: 0 and 1 become a mask by .astype(bool); floats that "
@@ -73,6 +74,13 @@ class Booleans {
   }
 
  private:
+  static file::Tensor read(const std::string& path) {
+    if (is_npz(path) || has_extension(path, ".safetensors"))
+      throw InvalidProblem(
+          "it takes a .npy file; a tensor inside of the --input of a run is taken by --name bias=NAME (of bool: true "
+          "keeps), and a sparse matrix of scipy.sparse by --csr");
+    return file::read_npy(path);
+  }
   file::Tensor tensor_;
 };
 
@@ -251,30 +259,6 @@ void PatternOptions::apply_to(Problem& p, bool window, bool by_residues) const {
     }));
   }
   p.patterns = std::move(all);
-}
-
-std::string mask_text(const Problem& p) {
-  std::string text = p.causal ? ", causal" : "";
-  const auto edge = [](const std::optional<index_t>& keys) { return keys.value_or(-1); };
-  if (p.window_left || p.window_right) text += fmt::format(", window {},{}", edge(p.window_left), edge(p.window_right));
-  if (p.prefix > 0) text += fmt::format(", prefix {}", p.prefix);
-  if (p.dilation > 1) text += fmt::format(", dilation {}", p.dilation);
-  if (!p.cu_seqlens_q.empty()) text += fmt::format(", {} packed sequences", p.cu_seqlens_q.size() - 1);
-  if (!p.seqused_q.empty() || !p.seqused_k.empty()) text += ", padded";
-  if (p.patterns.size() > 1) text += fmt::format(", {} patterns", p.patterns.size());
-  if (p.patterns.size() == 1) {
-    const double pairs = count_of(p.patterns[0]).to_double();
-    text += fmt::format(", pattern of {:.3g} % of the pairs",
-                        100 * pairs / static_cast<double>(p.n_q) / static_cast<double>(p.n_k));
-  }
-  if (p.order != PatternOrder::natural && p.may_reorder()) text += " " + phrase(p.order);
-  if (p.accumulate) text += ", outputs given and added to";
-  if (p.bias) text += fmt::format(", bias [{}]", fmt::join(*p.bias, ", "));
-  if (p.alibi) text += ", ALiBi";
-  if (p.softcap > 0) text += fmt::format(", softcap {}", p.softcap);
-  if (p.sinks) text += ", sinks";
-  if (p.dropout > 0) text += fmt::format(", dropout {} seed {}", p.dropout, p.seed);
-  return text;
 }
 
 }  // namespace redblue::cli

@@ -9,6 +9,7 @@
 
 #include "redblue/machines/outline.hpp"
 #include "redblue/problem/sequences.hpp"
+#include "redblue/problem/text.hpp"
 #include "redblue/runtime/run.hpp"
 
 namespace redblue {
@@ -167,9 +168,9 @@ std::string outline_text(const plan::Plan& plan) {
   OutlineText text(plan);
   const Problem& p = plan.problem;
   const Sizes x = p.sizes();
-  result +=
-      fmt::format("each of {} instances ({} batches x {} key-value heads): {} rows of queries, {} keys, d {}, d_v {}\n",
-                  p.instances(), p.batch, p.kv_heads.value_or(p.heads), x.n_q, x.n_k, x.d, x.d_v);
+  result += fmt::format(
+      "each of {} instances ({} batches x {} key-value heads): {} rows of queries, {} keys, d {}, d_v {}{}\n",
+      p.instances(), p.batch, p.kv_heads.value_or(p.heads), x.n_q, x.n_k, x.d, x.d_v, mask_text(p));
   if (p.group() > 1)
     result += fmt::format("row r of Q and its like: query r/{0} of head r mod {0} of the group\n", p.group());
   if (p.several())
@@ -204,6 +205,7 @@ std::string outline_text(const plan::Plan& plan) {
   text.add(lines, 0);
   text.print(0, "sum of these lines", words_moved_in(lines).str(), "");
   text.print(0, "formula and footprint", row.io.total().str(), row.footprint_bytes.value_or(row.footprint).str());
+  if (row.bytes) text.print(0, "formula in bytes", row.bytes->str(), "");
   return result + text.written();
 }
 

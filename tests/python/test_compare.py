@@ -143,7 +143,7 @@ def test_medians_on_real_heads_are_those_of_the_published_table(layer, column, m
         (["--input", "X", "--M", 2], "M = 2 words is too small"),
         (["--input", "X"], "--M"),
         (["--input", "X", "--M", 500, "--repetitions", 0], "repetitions = 0"),
-        (["--input", "X", "--M", 500, "--approximate", "performr:8"], "approximation performr:8: give DEGREE:RANGE"),
+        (["--input", "X", "--M", 500, "--approximate", "performr:8"], "approximation performr:8: give performer:FEATURES[,seed=N]"),
         (["--input", "X", "--M", 500, "--approximate", "linformer:65"], "linformer:65: method: rank = 65: give a number from 1 to 64"),
         (["--input", "X", "--M", 500, "--compute-dtype", "f16"], "f16"),
         (["--input", "missing.safetensors", "--M", 500], "missing.safetensors"),
@@ -248,7 +248,9 @@ def test_what_takes_far_more_work_than_exact_attention_runs_only_by_its_name(tmp
     assert "heads" not in left_out and "1.02e+10 multiply-adds, 1.72e+04 times as many as exact attention" in left_out["refused"]
     assert left_out["refused"].endswith(f"methods that are named always run: compare with {left_out['setting']}")
     assert all("heads" in x for setting, x in found.items() if setting.startswith(("--approximate 2:1.", "--approximate 3:")) and "gaussian" not in setting)
-    assert f"not run: {left_out['refused']}" in redblue("compare", *flags).stdout
+    assert f"not run: {left_out['refused']}" in redblue("compare", *flags, "--all").stdout
+    [line] = [line for line in redblue("compare", *flags).stdout.splitlines() if "not run" in line]
+    assert line.startswith("not run, for M is too small or for another reason that --all gives: polynomial (")
     lines = csv.DictReader(io.StringIO(redblue("compare", *flags, "--format", "csv").stdout))
     assert [row["refused"] for row in lines if row["setting"] == left_out["setting"]] == [left_out["refused"]]
     with pytest.raises(subprocess.TimeoutExpired):  # it runs

@@ -164,7 +164,7 @@ def test_info_says_what_can_be_run(tmp_path):
 def test_info_asks_about_the_layout_and_takes_names(tmp_path):
     x = {name: in_layout(a, "bnhd") for name, a in tensors(n_k=10).items()}
     np.savez(tmp_path / "x.npz", query=x["q"], k=x["k"], v=x["v"])
-    assert "forward: q missing (--name q=NAME" in did(tmp_path, "info", "x.npz").stdout
+    assert "forward: q missing (--name q=query says" in did(tmp_path, "info", "x.npz").stdout
     named = ["info", "x.npz", "--name", "q=query"]
     assert "--layout bhnd or --layout bnhd" in did(tmp_path, *named).stdout
     said = did(tmp_path, *named, "--layout", "bnhd").stdout
@@ -274,7 +274,7 @@ def test_bad_files_are_refused(tmp_path):
 @pytest.mark.parametrize(
     "options, part",
     [
-        (["--layout", "bhdn"], "choose from bhnd, bnhd, hnd, nhd, nd"),
+        (["--layout", "bhdn"], "choose from bhnd, bnhd, hnd, nhd, nd (b batch, h heads, n or s tokens"),
         (["--layout", "hnd"], "q is [2, 4, 10, 8]: in the layout hnd it must be [h, n, d]"),
         (["--op", "gradient-x", "--layout", "bnhd"], "gradient-x are [batch, heads, rows, columns]"),
         (["--name", "o=x", "--name", "lse=x"], "would both be named x"),
