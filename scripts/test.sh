@@ -90,8 +90,8 @@ wheel() {
 }
 
 package=$PWD/build/python
-frameworks=(tests/python/test_{torch,torch_strides,replaced,gradient_of_lse,broadcast_masks,lowest_rows,training,how_to}.py
-            tests/python/test_{jax,jax_abi,onnx_backend}.py)
+frameworks=(tests/python/test_{torch,torch_strides,replaced,gradient_of_lse,broadcast_masks,lowest_rows,training}.py
+            tests/python/test_{transformers,how_to,jax,jax_abi,onnx_backend}.py)
 pytest() {
   PYTHONPATH=$package REDBLUE_CLI=$PWD/build/release/redblue REDBLUE_C_LIBRARY=$PWD/build/release/libredblue_c.so \
     build/venv/bin/python -m pytest -q -rs -n "$jobs" --dist worksteal "$@"  # -rs: what was skipped, and why

@@ -13,6 +13,7 @@ import functools
 import itertools
 import math
 import multiprocessing
+import threading
 import warnings
 import weakref
 from typing import Any, List, Optional, Tuple
@@ -577,54 +578,8 @@ install, uninstall, use = _replaced.install, _replaced.uninstall, _replaced.use
 
 
 def register_transformers() -> None:
-    """Makes attn_implementation="redblue" known to Hugging Face transformers, which must be installed."""
-    from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, sdpa_mask
-    from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+    """Makes attn_implementation="redblue" known to Hugging Face transformers, which must be installed. Models then get what
+    their eager attention computes; one that has attention of its own raises Unsupported when it is made with this name."""
+    from ._transformers import register
 
-    ALL_ATTENTION_FUNCTIONS.register("redblue", _for_transformers)
-    ALL_MASK_ATTENTION_FUNCTIONS.register("redblue", sdpa_mask)
-
-
-#: What models of transformers pass along that changes no score here: the mask has it already, or other parts of a model want it.
-_OF_OTHERS = frozenset((
-    "cache_position", "cu_seq_lens_k", "cu_seq_lens_q", "deterministic", "max_length_k", "max_length_q", "num_items_in_batch",
-    "output_attentions", "output_hidden_states", "output_router_logits", "position_ids", "return_dict", "seq_idx", "sliding_window",
-    "use_cache",
-))  # fmt: skip
-
-
-def _for_transformers(
-    module: Any, query: Tensor, key: Tensor, value: Tensor, attention_mask: Optional[Tensor], dropout: float = 0.0,
-    scaling: Optional[float] = None, is_causal: Optional[bool] = None, position_bias: Optional[Tensor] = None,
-    softcap: Optional[float] = None, s_aux: Optional[Tensor] = None, sinks: Optional[Tensor] = None, **others: Any,
-) -> Tuple[Tensor, None]:  # fmt: skip
-    """query [batch, heads, n_q, d]; the result is [batch, n_q, heads, d_v]."""
-    sinks = s_aux if sinks is None else sinks
-    _require_known(others, attention_mask, sinks)
-    if is_causal is None:
-        is_causal = getattr(module, "is_causal", True)
-    causal = bool(is_causal) and attention_mask is None and query.shape[2] > 1
-    bias = attention_mask if position_bias is None else position_bias
-    if position_bias is not None and attention_mask is not None:
-        keeps = attention_mask.dtype == torch.bool
-        bias = torch.where(attention_mask, position_bias, -torch.inf) if keeps else position_bias + attention_mask
-    options: Any = {"scale": scaling, "softcap": softcap or 0.0, "sinks": sinks, "dropout": dropout}
-    # At the top left: keys after the queries are those of a static cache that nobody has written yet.
-    o = attention(query, key, value, bias=bias, causal=causal, alignment="top-left", **options)
-    return o.transpose(1, 2).contiguous(), None
-
-
-def _require_known(others: dict, attention_mask: Optional[Tensor], sinks: Optional[Tensor]) -> None:
-    instead = 'choose attn_implementation="sdpa" or "eager" for this model'
-    unknown = [name for name, x in others.items() if x is not None and name not in _OF_OTHERS]
-    if unknown:
-        raise Unsupported(f"{', '.join(unknown)}: the model asks for something that redblue does not compute; {instead}")
-    ends = others.get("cu_seq_lens_q")
-    if attention_mask is None and ends is not None and len(ends) > 2:
-        raise Unsupported(f"cu_seq_lens_q: no mask keeps these {len(ends) - 1} packed sequences apart; give the model position_ids")
-    if sinks is not None and sinks.dim() > 2 and sinks.shape[2] > 1:
-        raise Unsupported(f"sinks are {list(sinks.shape)}, others for each query: redblue takes one for each head; {instead}")
-    if others.get("output_attentions"):
-        warnings.warn(
-            'output_attentions=True: attn_implementation="redblue" gives no weights; choose "eager" for them', stacklevel=3
-        )
+    register()
