@@ -1,12 +1,12 @@
-"""A bias that is a mask: 0 and -inf, or the lowest number, or bool, and what it hides is causal, a window, padding or packed
-sequences. It runs as that, so that hidden tiles are neither read nor multiplied (docs/python.md)."""
+"""A bias that is a mask: 0 and -inf, or the lowest number, or bool, and what it hides is causal, a window (with global tokens),
+padding or packed sequences. It runs as that, so that hidden tiles are neither read nor multiplied (docs/python.md)."""
 
 from __future__ import annotations
 
 import math
 from typing import Any, NamedTuple, Optional
 
-from . import _core
+from . import _core, _globals
 from ._request import Request
 from ._settings import LAYOUTS
 
@@ -45,13 +45,14 @@ def recognised(op: str, r: Request, given: Any, *, counted: bool = True) -> tupl
     if sizes is None:
         return r, ""
     intervals: Any = _core.intervals(r.family.native(r.bias), sizes[2], sizes[3])
-    if intervals is None:
+    what = _globals.found(r.bias) if intervals is None else intervals
+    if what is None:
         return r, ""
     s = r.settings
-    key = (op, intervals, r.bias.shape, r.q.dtype, r.q.shape, r.v.shape, s.layout, s.threads, s.M, s.memory, s.compute)
+    key = (op, what, r.bias.shape, r.q.dtype, r.q.shape, r.v.shape, s.layout, s.threads, s.M, s.memory, s.compute)
     entry = _known.pop(key, None)
     if entry is None:
-        mask = _mask(intervals, *sizes)
+        mask = _with_globals(what, sizes[3]) if intervals is None else _mask(intervals, *sizes)
         entry = [mask, _waits(op, r, sizes, mask) if mask is not None and mask.lengths else 0]
         while len(_known) >= MOST_MASKS:  # other threads may write, and may take the same one for the oldest
             _known.pop(list(_known)[0], None)
@@ -147,6 +148,14 @@ def _mask(intervals: bytes, batch: int, heads: int, n_q: int, n_k: int) -> Optio
     parts = 1 if alike else batch
     lengths = bool(found["seqused_q"] or found["seqused_k"])
     return Mask(", ".join(names) or "a mask that hides nothing", settings, lengths, parts, share)
+
+
+def _with_globals(found: _globals.WindowWithGlobals, n: int) -> Mask:
+    left, right, first = found
+    pattern = _core.pattern_longformer(n, n, 0, left, right, first, 1)
+    pairs = 2 * first * n + n * (left + right + 1)  # about
+    name = f"a window with global tokens (query i sees the keys from i - {left} up to i + {right}; the first {first} are global)"
+    return Mask(name, {"pattern": pattern, "order": "natural"}, False, 1, min(1.0, pairs / n**2))
 
 
 def _edges(lo: Optional[int], hi: Optional[int], prefix: int) -> str:

@@ -13,8 +13,6 @@ import functools
 import itertools
 import math
 import multiprocessing
-import threading
-import warnings
 import weakref
 from typing import Any, List, Optional, Tuple
 

@@ -334,6 +334,47 @@ def test_the_same_mask_makes_no_new_plan_and_new_masks_are_forgotten(monkeypatch
     assert len([key for key in _calls._calls if key[8].pattern is not None and key not in plans]) == 0
 
 
+def window_with_globals(left, right, first):
+    return (J >= I - left) & (J <= I + right) | (J < first) | (I < first)
+
+
+@pytest.mark.parametrize("float_type", [None, "float64", "float32", "float16", "bfloat16"])
+@pytest.mark.parametrize("left, right, first", [(3, 3, 1), (5, 2, 4), (0, 9, 2), (7, 0, 8)])
+def test_a_window_with_global_tokens_runs_as_its_pattern(monkeypatch, left, right, first, float_type):
+    mask = window_with_globals(left, right, first)
+    bias = mask
+    if float_type:
+        bias = np.where(mask, 0, -np.inf).astype(lowest(float_type).dtype)
+        if float_type != "float16":  # whose lowest number scores reach
+            bias[I > J + 3 * N // 4] = np.where(mask, 0, lowest(float_type))[I > J + 3 * N // 4]
+    q, k, v, do = arrays()
+    for given in (bias, bias[None, None]):
+        r, text = found(given, q, k, v)
+        assert text.startswith(f"a window with global tokens (query i sees the keys from i - {left} up to i + {right}; the first {first} ")
+        np.testing.assert_array_equal(shown(r), np.broadcast_to(mask, (3, 2, N, N)))
+        assert_as_bias(monkeypatch, given, q, k, v, do)
+
+
+def test_what_is_no_window_with_global_tokens_stays_a_bias():
+    q, k, v, _ = arrays()
+    rng = np.random.default_rng(3)
+    whole = window_with_globals(3, 3, 2)
+    for _ in range(40):
+        mask = whole.copy()
+        place = tuple(rng.integers(N, size=2))
+        mask[place] = ~mask[place]
+        assert found(mask, q, k, v)[1] == ""
+    bias = np.where(whole, 0, -np.inf)
+    for number in (1.0, np.nan, -1e300):
+        for place in ((N - 1, 0), (0, N - 1), (N // 3, N // 2)):
+            other = bias.copy()
+            other[place] = number
+            assert found(other, q, k, v)[1] == ""
+    assert found(np.stack([whole, whole]), q, k, v)[1] == ""  # of heads
+    q, k, v, _ = arrays(n_q=31)
+    assert found(whole[:31], q, k, v)[1] == ""
+
+
 def test_plans_say_what_the_drop_in_functions_run(monkeypatch):
     q, k, v, _ = arrays(dtype=np.float32)
     o = redblue.scaled_dot_product_attention(q, k, v, attn_mask=J <= I)
