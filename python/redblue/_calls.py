@@ -7,8 +7,7 @@ import os
 from typing import Any, NamedTuple, Optional
 
 from . import _core
-from ._arrays import type_error
-from ._errors import FileError
+from ._errors import FileError, type_error
 from ._options import Settings
 from ._settings import Sizes, flag, set_part, sizes_of, tokens_first, validated, wanted_of
 from ._threads import default_threads

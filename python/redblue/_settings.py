@@ -252,7 +252,7 @@ def set_part(problem: Any, s: Settings, adds: bool) -> None:
     the library asks for a number in their place."""
     if isinstance(s.alignment, str):
         problem.causal_offset = None
-    problem.require_offset_of_part()
+    problem.require_part()
     problem.accumulate = adds
 
 

@@ -32,7 +32,7 @@ void add_problem(nb::module_& m) {
              p.validate();
              p.require_heeded();
            })
-      .def("require_offset_of_part", [](const Problem& p) { p.require_offset_of_part(p.counts_from_offset()); })
+      .def("require_part", &Problem::require_part)
       .def("default_scale", &Problem::scale_or_default)
       .def("__copy__", [](const Problem& p) { return Problem(p); });
   add_properties(problem, problem_options(), [](auto& p) -> auto& { return p; });

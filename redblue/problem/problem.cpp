@@ -239,8 +239,11 @@ void Problem::require_offset_of_part(bool something_counts) const {
 }
 
 void Problem::require_accumulate() const {
+  if (accumulate || op == Operation::merge) require_part();
+}
+
+void Problem::require_part() const {
   const bool merges = op == Operation::merge;
-  if (!accumulate && !merges) return;
   const auto require = [&](bool right, std::string_view what) {
     if (!right) throw InvalidProblem(fmt::format("{}: {}", merges ? "operation merge" : "accumulate", what));
   };

@@ -101,6 +101,9 @@ struct Problem {
   /// Throws InvalidProblem where an option is set that this operation does not heed. validate() lets lse_required stand
   /// in a gradient and forward_given in a forward pass, so that one problem can describe both.
   void require_heeded() const;
+  /// Throws InvalidProblem unless this operation can be done for a part of the keys, the first one, too, which is added
+  /// to nothing.
+  void require_part() const;
   /// Throws InvalidProblem unless causal_offset is given, for a part of the keys where something counts from it: only
   /// the caller knows where the part lies among all keys.
   void require_offset_of_part(bool something_counts) const;

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from program import needs_program
-from test_certificates import CLI, ROOT, SCRIPT, certified, script, tensors_of
+from program import CLI, ROOT
+from test_certificates import SCRIPT, certified, script, tensors_of
 
 pytestmark = needs_program
 

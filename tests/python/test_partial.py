@@ -115,6 +115,17 @@ def test_refusals(qkv):
         redblue.attention_partial(q, k, v, o, lse, approximate="linear")
 
 
+@pytest.mark.parametrize("keys", [16, 0])
+@pytest.mark.parametrize(
+    "options, said",
+    [({"approximate": "linear"}, "exact"), ({"sinks": np.zeros(4)}, "sink"), ({"dropout": 0.5, "seed": 1}, "dropout")],
+)
+def test_the_first_part_refuses_what_later_ones_do(qkv, options, said, keys):
+    q, k, v, _ = qkv
+    with pytest.raises(redblue.InvalidProblem, match=said):
+        redblue.attention_partial(q, k[:, :, :keys], v[:, :, :keys], **options)
+
+
 def test_tensors(qkv):
     torch = pytest.importorskip("torch")
     q, k, v, _ = (torch.from_numpy(x) for x in qkv)

@@ -68,9 +68,8 @@ int main() {
   require(c_api::problem_of(c).sharpness == 5, "the library reads the C struct");
 }
 END
-sed -i 's/^int main/std::string redblue::cli::not_decimal(const std::string\&) { return ""; }  \/\/ of the rest of the program\n&/' main.cpp
 compile=("$compiler" -std=gnu++20 -O0 -fPIC -DFMT_HEADER_ONLY "${@:4}" -I. -Icli -Iredblue/c_api)
-"${compile[@]}" main.cpp cli/{no_approximations,flags,json,command_line}.cpp redblue/problem/problem.cpp redblue/c_api/structs.cpp \
+"${compile[@]}" main.cpp cli/{no_approximations,options/flags,report/json,command_line}.cpp redblue/problem/problem.cpp redblue/c_api/structs.cpp \
   "$build/libredblue.a" -Wl,--allow-multiple-definition -lpthread -o main
 ./main
 
