@@ -41,7 +41,8 @@ void add_count(Program& program) {
     const Words footprint = footprint_of_count(plan, counted.decisions);
     const Words peak = counted.peak_bytes.value_or(counted.peak);
     const bool bytes = plan::minimises_bytes(plan.options);
-    const Io counted_bytes = counted.io_bytes.value_or(Io()), planned_bytes = bytes ? plan::bytes_of(plan) : Io();
+    const Words counted_bytes = counted.moved_bytes.value_or(0);
+    const Words planned_bytes = bytes ? plan::bytes_of(plan).total() : Words(0);
     const bool equal = counted.io == io && peak == footprint && counted.flops == plan.flops() &&
                        (!bytes || counted_bytes == planned_bytes);
     if (options->json) {
@@ -60,8 +61,8 @@ void add_count(Program& program) {
              {"bound", to_json(plan.bound)},
              {"ratio", row.ratio ? Json(*row.ratio) : Json(nullptr)}};
       if (bytes) {
-        j["counted"]["bytes"] = to_json(counted_bytes.total());
-        j["formula"]["bytes"] = to_json(planned_bytes.total());
+        j["counted"]["bytes"] = to_json(counted_bytes);
+        j["formula"]["bytes"] = to_json(planned_bytes);
         j["bound_bytes"] = to_json(plan::least_bytes(plan));
       }
       if (plan.forward) j["forward"] = to_json(plan.forward->row());
@@ -74,7 +75,7 @@ void add_count(Program& program) {
       };
       line("reads", counted.io.total_reads(), io.total_reads());
       line("writes", counted.io.total_writes(), io.total_writes());
-      if (bytes) line("bytes moved", counted_bytes.total(), planned_bytes.total());
+      if (bytes) line("bytes moved", counted_bytes, planned_bytes);
       line(plan.options.memory ? "peak in bytes" : "peak", peak, footprint);
       line("flops", counted.flops, plan.flops());
       fmt::print("{:<18} {:>22}   (theorem {})\n", "bound", plan.bound.words.str(), plan.bound.name);

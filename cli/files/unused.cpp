@@ -114,7 +114,8 @@ std::vector<std::string> other_names(const Archive& archive, const FileOptions& 
   std::vector<std::string> found;
   const std::vector<Archive::Entry> entries = archive.entries();
   for (const std::string& tensor : tensors) {
-    if (archive.contains(files.name_of(tensor))) continue;
+    const bool named = files.name_of(tensor) != tensor;  // and the message names that
+    if (named || archive.contains(tensor)) continue;
     for (const Archive::Entry& e : entries)
       if (is_called(tensor, letters_in(e.name))) {
         found.push_back(fmt::format("{}={}", tensor, readable(e.name)));

@@ -23,7 +23,7 @@ Measured Backend::count(const plan::Plan& plan, const std::function<void()>& now
   };
   const auto counted = [&] {
     Measured m = measured(counting);
-    if (plan::has_widths(plan.options)) m.io_bytes = plan::bytes_of(m.io, plan.options, plan.problem.op);
+    if (plan::has_widths(plan.options)) m.moved_bytes = plan::bytes_of(m.io, plan.options, plan.problem.op).total();
     return m;
   };
   if (!plan.options.memory) {

@@ -12,7 +12,7 @@ Measured count(const plan::Plan& plan, const std::function<void()>& now_and_then
   m.io = before.io + m.io;
   m.peak = std::max(before.peak, m.peak);
   m.peak_bytes = std::max(before.peak_bytes, m.peak_bytes);
-  if (before.io_bytes && m.io_bytes) m.io_bytes = *before.io_bytes + *m.io_bytes;
+  if (before.moved_bytes && m.moved_bytes) *m.moved_bytes += *before.moved_bytes;
   m.flops += before.flops;
   m.most_per_thread += before.most_per_thread;
   return m;

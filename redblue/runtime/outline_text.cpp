@@ -205,7 +205,7 @@ std::string outline_text(const plan::Plan& plan) {
   text.add(lines, 0);
   text.print(0, "sum of these lines", words_moved_in(lines).str(), "");
   text.print(0, "formula and footprint", row.io.total().str(), row.footprint_bytes.value_or(row.footprint).str());
-  if (row.bytes) text.print(0, "formula in bytes", row.bytes->str(), "");
+  if (bytes && row.bytes) text.print(0, "formula in bytes", row.bytes->str(), "");
   return result + text.written();
 }
 

@@ -191,10 +191,10 @@ struct RunOptions {
 /// What a run or a count measured. Words are summed over all batches and heads.
 struct Measured {
   Io io;
-  Words peak;                         ///< most words resident at a time in the fast memory of one thread
-  std::optional<Words> peak_bytes{};  ///< count: the same in bytes, where the plan has fast memory in bytes
-  std::optional<Io> io_bytes{};       ///< count: bytes that move, where the plan says what words of slow memory take
-  Words flops;                        ///< 2 x multiply-adds of products
+  Words peak;                          ///< most words resident at a time in the fast memory of one thread
+  std::optional<Words> peak_bytes{};   ///< count: the same in bytes, where the plan has fast memory in bytes
+  std::optional<Words> moved_bytes{};  ///< count: bytes that move, where the plan says what words of slow memory take
+  Words flops;                         ///< 2 x multiply-adds of products
   Words staging_words;    ///< run: buffers beside fast memory, for element types or strides that need copying
   Words padding_words;    ///< run: unused words between tiles, so that each tile begins on a cache line
   Words bytes;            ///< run: all memory beside inputs and outputs

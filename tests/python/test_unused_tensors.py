@@ -100,6 +100,7 @@ def test_names_that_may_be_meant_are_named(tmp_path):
     names = "--name q=Q --name k=Key --name v=V"
     assert names in refused(tmp_path, *RUN, *files)
     assert did(tmp_path, *RUN, *files, *names.split()).stderr == ""
+    assert "has no tensor 'nowhere'" in refused(tmp_path, *RUN, *files, *names.replace("q=Q", "q=nowhere").split())
     assert f"q, k, v missing ({names} says" in did(tmp_path, "info", "x.npz").stdout
     assert names in refused(tmp_path, "compare", "--input", "x.npz", "--M", "400")
 
