@@ -14,8 +14,8 @@ def main(module_dir, output):
     sys.modules["redblue"] = package
     sys.modules["redblue._core"] = package._core = importlib.import_module("_core")
     options = importlib.import_module("redblue._options")
-    types_of = {"list": "Any", "object": "Any"}
-    lines = ["from typing import Any, NamedTuple, Optional, TypedDict", "", "class Options(TypedDict, total=False):"]
+    types_of = {"list": "Any", "object": "Any", "bytes": "Union[int, str]"}
+    lines = ["from typing import Any, NamedTuple, Optional, TypedDict, Union", "", "class Options(TypedDict, total=False):"]
     for o in options.OPTIONS.values():
         type_ = types_of.get(o.type, o.type)
         lines.append(f"    {o.name}: {f'Optional[{type_}]' if o.optional else type_}")

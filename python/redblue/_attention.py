@@ -69,6 +69,8 @@ def require_tolerance(tolerance: Any, approximate: Optional[str], compute: Optio
 
 
 def require_seed(seed: Any, dropout: float) -> None:
+    if seed is None and not (isinstance(dropout, numbers.Real) and 0 < dropout < 1):
+        return  # the library says what is wrong with it
     if seed is None:
         raise InvalidProblem(f"dropout = {dropout} and no seed: give one, a whole number from 0 to 2^53")
     try:
@@ -100,7 +102,8 @@ def attention(q: Any, k: Any, v: Any, *, out: Any = None, return_lse: bool = Fal
 
     Options, all by name. docs/semantics.md says in which order they act, docs/masks.md what each mask shows.
 
-    layout          "bhsd", or "bshd": [batch, sequence, heads, features], [sequence, heads, features]
+    layout          "bhsd" (or "bhnd"), or "bshd" ("bnhd"): [batch, sequence, heads, features], [sequence, heads, features]; also
+                    without batch and heads: "hsd", "shd", "sd"
     causal          query i sees the keys j <= i + offset
     alignment       the offset: "bottom-right" (n_k - n_q: the last query sees all keys), "top-left" (0), or a number
     window          (left, right): query i sees the keys i + offset - left to i + offset + right; -1: no edge
@@ -127,7 +130,7 @@ def attention(q: Any, k: Any, v: Any, *, out: Any = None, return_lse: bool = Fal
     compute         type of arithmetic: "f32", "f64", "bf16" (products of bf16, sums in fp32). Default: f64 for float64,
                     bf16 for exact attention of bfloat16 (gradients: without modifiers), unless the plan is of least
                     time and this machine multiplies fp32 faster, else f32
-    M, memory       words or bytes of fast memory: the plan that moves the fewest words. Default: the plan of least time
+    M, memory       words or bytes ("64KiB", too) of fast memory: the plan that moves the fewest words. Default: the plan of least time
                     on this machine, which is measured once, in a few seconds (`python -m redblue doctor` does it)
     schedule        this one only, by name
     max_workspace   the most bytes that a run may take beside its arrays

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import copy
 import statistics
 from collections.abc import Sequence
@@ -12,7 +13,7 @@ from . import _core
 from ._attention import request
 from ._calls import arithmetic, checked
 from ._errors import InvalidProblem
-from ._settings import wanted_of, whole
+from ._settings import tokens_first, wanted_of, whole
 
 
 class Row(NamedTuple):
@@ -75,7 +76,9 @@ class Comparison:
         table = [_HEAD, *self._lines()]
         widths = [max(map(len, column)) for column in zip(*table)]
         lines = ["  ".join(f"{x:<{w}}" if i < 3 else f"{x:>{w}}" for i, (x, w) in enumerate(zip(line, widths))) for line in table]
-        refused = [f"not run: {setting}: {reason}" for setting, reason in self.refused.items()]
+        names = collections.Counter(m["method"] for m in self._facts["methods"] if "refused" in m)
+        counted = ", ".join(name + f" ({n})" * (n > 1) for name, n in names.items())
+        refused = [f"not run (.refused says why): {counted}"] * bool(names)
         return "\n".join([*(line.rstrip() for line in lines), *refused, f"M = {self.M:,} words"])
 
     def _repr_html_(self) -> str:
@@ -159,7 +162,7 @@ def compare(
     texts = [methods] if isinstance(methods, str) else None if methods is None else list(methods)
     if texts is not None and not all(isinstance(text, str) for text in texts):
         raise InvalidProblem(f"methods = {methods!r}: give texts, as in ['performer:128', '2:1.0']")
-    facts = _core.compare(problem, r.arrays(), layout == "bshd", wanted, texts, whole("repetitions", repetitions), whole("seeds", seeds))
+    facts = _core.compare(problem, r.arrays(), tokens_first(layout), wanted, texts, whole("repetitions", repetitions), whole("seeds", seeds))
     sizes = {name: getattr(problem, name) for name in ("op", "batch", "heads", "kv_heads", "n_q", "n_k", "d", "d_v", "causal")}
     return Comparison({"schema": "redblue.compare/1", "problem": sizes, "errors": _ERRORS, **facts})
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import collections
-from typing import TYPE_CHECKING, Any, NamedTuple, Optional, TypedDict
+from typing import TYPE_CHECKING, Any, NamedTuple, Optional, TypedDict, Union
 
 from . import _core
 
@@ -12,7 +12,8 @@ class Option(NamedTuple):
     """One option of attention."""
 
     name: str
-    type: str  # "bool", "int", "float", "str", "list" of whole numbers, or "object": what each caller has in a form of its own
+    type: str  # "bool", "int", "float", "str", "bytes" (a number, or a text such as "64KiB"), "list" of whole numbers, or "object":
+    # what each caller has in a form of its own
     default: Any = None
     optional: bool = True  # may it be None?
     planned: bool = True  # does a plan depend on it?
@@ -58,7 +59,8 @@ OPTIONS = {
         Option("approximate", "str"),
         Option("tolerance", "float", planned=False),
         Option("compute", "str"),
-        *(Option(name, "int") for name in ("M", "memory", "max_workspace")),
+        Option("M", "int"),
+        *(Option(name, "bytes") for name in ("memory", "max_workspace")),
         Option("schedule", "str"),
         Option("threads", "int"),
         *LIBRARY.values(),
@@ -73,7 +75,7 @@ PLANNED = {o.name: o.default for o in OPTIONS.values() if o.planned} | {"threads
 
 DEFAULTS = {**PLANNED, **OF_ARRAYS}
 
-_TYPES = {"bool": bool, "int": int, "float": float, "str": str, "list": Any, "object": Any}
+_TYPES = {"bool": bool, "int": int, "float": float, "str": str, "bytes": Union[int, str], "list": Any, "object": Any}
 
 if TYPE_CHECKING:  # written by the build from these tables: python/keywords.py
     from ._keywords import Options, Settings

@@ -94,9 +94,11 @@ class Plan:
             f"  {', '.join(f'{name} {size}' for name, size in f['sizes'].items())}",
             f"  {f['io']:,} words moved ({f['reads']:,} read, {f['writes']:,} written){_in_bytes(f, 'bytes')}",
             f"  {_bound(f)}, ratio {_ratio(f)}",
-            f"  fast memory: {f['footprint']:,}{second} of {f['M']:,} words; arithmetic in {f['compute']}",
+            f"  fast memory: {f['footprint']:,}{second} of {f['M']:,} words{_in_memory(f)}; arithmetic in {f['compute']}",
             f"  {f['reason']}",
         ]
+        if f["mask"]:
+            lines[1] += f"; {f['mask']}"
         if f["forward"]:
             lines.insert(1, f"  after a forward pass by {f['forward']['schedule']}: {f['forward']['io']:,} words more")
         if f["decision"]:
@@ -130,7 +132,8 @@ class Plan:
         pairs = f["sizes"]["n_q"] * f["sizes"]["n_k"]
         nest = self.loop_nest if pairs <= _PAIRS_SHOWN else "print(plan.loop_nest) walks through the schedule and shows it"
         return (
-            f"<p><b>{html.escape(f['schedule'])}</b>: {f['io']:,} words{_in_bytes(f, 'bytes')}; {html.escape(_bound(f))}</p>"
+            f"<p><b>{html.escape(f['schedule'])}</b>{html.escape(', ' + f['mask'] if f['mask'] else '')}: "
+            f"{f['io']:,} words{_in_bytes(f, 'bytes')}; {html.escape(_bound(f))}</p>"
             f"<p>{html.escape(f['decision'] or f['reason'])}</p><table>{head}{body}</table>"
             f"<details><summary>loop nest</summary><pre>{html.escape(nest)}</pre></details>"
         )
@@ -146,6 +149,10 @@ def _in_bytes(facts: dict, name: str) -> str:
 
 def _bound(facts: dict) -> str:
     return f"bound {facts['bound']:,} words{_in_bytes(facts, 'bound_bytes')} (theorem {facts['theorem']})"
+
+
+def _in_memory(facts: dict) -> str:
+    return "" if facts["memory"] is None else f", {facts['footprint_bytes']:,} of {facts['memory']:,} bytes"
 
 
 def _ratio(row: dict) -> str:
@@ -176,6 +183,9 @@ def _problem(
     **options: Any,
 ) -> tuple[Any, Any]:
     """The problem and what its plan is wanted for."""
+    known = {*PLAN_OPTIONS, *Settings._fields, "seed"} - {"layout"}  # there are no arrays to lie in one
+    if unknown := [name for name in options if name not in known]:
+        raise unknown_options("a plan", unknown, (*(_problem.__kwdefaults__ or ()), *known))
     n = whole_or_none("n", n)
     n_q = n if n_q is None else n_q
     if op in OPERATIONS and not _core.attends(op):  # n and d are of its outputs
@@ -189,9 +199,6 @@ def _problem(
     of_plan = {name: converted(name, options.pop(name)) for name in PLAN_OPTIONS if name in options}
     if (seed := options.pop("seed", None)) is not None:  # no plan depends on it
         require_seed(seed, options.get("dropout", 0.0))
-    known = [name for name in Settings._fields if name != "layout"]  # there are no arrays to lie in one
-    if unknown := options.keys() - set(known):
-        raise unknown_options("a plan", unknown, (*(_problem.__kwdefaults__ or ()), *PLAN_OPTIONS, *known))
     s = settings_of({**options, "threads": threads}, {name: options[name] for name in OF_ARRAYS if name in options})
     x = Sizes(batch, heads, heads if kv_heads is None else kv_heads, n_q, n_k, d, d if d_v is None else d_v)
     problem = problem_of(op, x, s)

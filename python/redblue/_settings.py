@@ -30,7 +30,12 @@ class Sizes(NamedTuple):
 OPERATIONS = ("forward", "backward", "scores", "weights", "merge")
 ORDERS = ("natural", "rcm", "jaccard", "in-place")  # of a pattern's queries and keys
 _OFFSETS = {"bottom-right": None, "top-left": 0}
-LAYOUTS = {"bhsd": False, "bshd": True}  # do tokens come first?
+#: The names of an order of dimensions, outermost first, s or n for tokens of a sequence: do tokens come before heads?
+LAYOUTS = {
+    name.replace("s", letter): name.find("s") < name.find("h")
+    for name in ("bhsd", "bshd", "hsd", "shd", "sd")
+    for letter in "sn"
+}
 
 
 def add_help(function: Any, options: Iterable[str]) -> None:
@@ -46,8 +51,33 @@ def unknown_options(caller: str, unknown: Iterable[str], known: Iterable[str]) -
     """The error for options that `caller` does not have."""
     known = list(known)
     name = next(iter(unknown))
-    near = difflib.get_close_matches(name, known, n=1)
-    return TypeError(f"{caller} has no option '{name}': " + (f"did you mean '{near[0]}'?" if near else f"give {', '.join(known)}"))
+    plain = name.lower().replace("_", "")
+    elsewhere = _ELSEWHERE.get(plain, ())
+    meant = [option for option in elsewhere if option in known] or ([] if elsewhere else difflib.get_close_matches(name, known, n=1))
+    if "bias" in meant and "mask" in plain:
+        shape = " (its shape)" if "n_q" in known else ""
+        said = f"give bias{shape}, where True keeps a pair and floats are added to scores, or a pattern of redblue.patterns"
+    elif meant:
+        said = f"did you mean '{meant[0]}'?"
+    elif elsewhere:
+        said = "sizes are those of the arrays; leave it out"
+    else:
+        said = f"give {', '.join(known)}"
+    return TypeError(f"{caller} has no option '{name}': {said}")
+
+
+#: What options are called elsewhere, without capitals and underscores.
+_ELSEWHERE = {
+    **dict.fromkeys(("mask", "attnmask", "attentionmask", "keypaddingmask", "attnbias", "attentionbias"), ("bias",)),
+    **dict.fromkeys(("seqlen", "seqlength", "sequencelength", "length", "tokens"), ("n",)),
+    **dict.fromkeys(("headdim", "headsize", "dhead", "dk"), ("d",)),
+    **dict.fromkeys(("numheads", "nheads", "nhead"), ("heads",)),
+    **dict.fromkeys(("numkvheads", "nkvheads"), ("kv_heads",)),
+    **{"batchsize": ("batch",), "seqlenq": ("n_q",), "seqlenk": ("n_k",), "seqlenkv": ("n_k",)},
+    **dict.fromkeys(("softmaxscale", "smscale"), ("scale",)),
+    **{"dropoutp": ("dropout",), "iscausal": ("causal",), "windowsize": ("window",), "logitcap": ("softcap",)},
+    **{"sram": ("memory",), "learnablesink": ("sinks",), "saux": ("sinks",), "cuseqlens": ("cu_seqlens_q",)},
+}
 
 
 _INT64 = range(-(2**63), 2**63)
@@ -56,8 +86,23 @@ _INT64 = range(-(2**63), 2**63)
 def whole(name: str, value: Any) -> int:
     """A whole number that C++ can hold. Tensors and arrays are refused: a plan that is kept would not see them change."""
     if isinstance(value, bool) or not isinstance(value, numbers.Integral) or int(value) not in _INT64:
-        raise InvalidProblem(f"{name} = {value!r}: give a whole number of at most 63 bits")
+        wanted = "give a whole number of at most 63 bits"
+        if isinstance(value, float) and value.is_integer() and int(value) in _INT64:
+            wanted = f"give a whole number, {int(value)}"
+        elif name == "M" and isinstance(value, str) and _core.bytes_from(value) is not None:
+            wanted = f"it takes words, a whole number; for bytes give memory={value!r}"
+        raise InvalidProblem(f"{name} = {value!r}: {wanted}")
     return int(value)
+
+
+def bytes_of(name: str, value: Any) -> int:
+    """A number of bytes, also as a text: "64KiB"."""
+    if not isinstance(value, str):
+        return whole(name, value)
+    found = _core.bytes_from(value)
+    if found is None:
+        raise InvalidProblem(f"{name} = {value!r}: {_core.bytes_wanted}")
+    return found
 
 
 def whole_or_none(name: str, value: Any) -> Optional[int]:
@@ -95,19 +140,23 @@ def tokens_first(layout: str) -> bool:
     try:
         return LAYOUTS[layout]
     except (KeyError, TypeError):
-        raise InvalidProblem(f"layout = {layout!r}: give 'bhsd' ([batch, heads, sequence, features]) or 'bshd'") from None
+        names = ", ".join(LAYOUTS)
+        raise InvalidProblem(f"layout = {layout!r}: give one of {names} (b batch, h heads, s or n tokens, d features)") from None
 
 
 def sizes_of(q: tuple, k: tuple, v: tuple, layout: str) -> Sizes:
     """The sizes that three shapes say. Raises InvalidProblem where they do not fit each other."""
     tokens = tokens_first(layout)
-    least = 3 if tokens else 2
+    least, most = (3 if tokens else 2), 4
+    if len(layout) < 4:
+        least = most = len(layout)
     full = []
     for name, shape in (("q", q), ("k", k), ("v", v)):
-        if not least <= len(shape) <= 4 or len(shape) != len(q):
+        if not least <= len(shape) <= most or len(shape) != len(q):
             beside = f", q has {len(q)}" if name != "q" else ""
+            numbers = f"{least}" if least == most else f"{least} to {most}"
             raise InvalidProblem(
-                f"{name} has {len(shape)} dimensions{beside}: give q, k and v the same number, {least} to 4 (layout {layout!r})"
+                f"{name} has {len(shape)} dimensions{beside}: give q, k and v the same number, {numbers} (layout {layout!r})"
             )
         shape = (1,) * (4 - len(shape)) + tuple(shape)
         full.append((shape[0], shape[2], shape[1], shape[3]) if tokens else shape)
@@ -178,6 +227,8 @@ for _o in (*OPTIONS.values(), *PLAN_OPTIONS.values()):
         _CONVERT[_o.name] = lambda name, value: () if value is None else listed(name, value)
     elif _o.type in _JUDGES:
         _CONVERT.setdefault(_o.name, _of_type(*_JUDGES[_o.type], optional=_o.optional))
+    elif _o.type == "bytes":
+        _CONVERT[_o.name] = _of_type(int, bytes_of, optional=True)
 
 
 def converted(name: str, value: Any) -> Any:

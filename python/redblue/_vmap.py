@@ -9,6 +9,7 @@ from torch import Tensor
 
 from ._errors import Unsupported
 from ._options import ARRAYS
+from ._settings import tokens_first
 
 
 class _Calls:
@@ -31,7 +32,7 @@ class _Calls:
         if dim["seed"] is not None:
             raise Unsupported("vmap over seeds: a call has one, and drops other weights in each batch; give one for all calls")
         numbers = given["pattern"]
-        if numbers is not None and self.batch > 1 and len(numbers) == self.batch * q[1 if given["layout"] == "bhsd" else 2]:
+        if numbers is not None and self.batch > 1 and len(numbers) == self.batch * q[2 if tokens_first(given["layout"]) else 1]:
             given["pattern"] = numbers.repeat(self.times)  # one for each head of each batch
         for name in ("seqused_q", "seqused_k"):
             if given[name] is not None:
@@ -65,7 +66,7 @@ def forward(op: Any, names: Sequence[str], info: Any, dims: Sequence[Any], *argu
     o, lse = op(*calls.given.values())
     q, v = calls.shapes["q"], calls.shapes["v"]
     assert q is not None and v is not None
-    rows = q[:-1] if calls.given["layout"] == "bhsd" else (*q[:-3], q[-2], q[-3])
+    rows = q[:-1] if not tokens_first(calls.given["layout"]) else (*q[:-3], q[-2], q[-3])
     exact = calls.given["approximate"] is None
     return (calls.of_each(o, (*q[:-1], v[-1])), calls.of_each(lse, rows) if exact else lse.expand(calls.times, 0)), (0, 0)
 

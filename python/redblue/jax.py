@@ -16,12 +16,13 @@ import jax.numpy as jnp
 
 from . import _core
 from ._arrays import NumPy
-from ._attention import request_of, require_heads, without_products
+from ._attention import request_of, require_heads, require_seed, without_products
 from ._calls import Call, call_for
 from ._errors import InvalidProblem, Unsupported
 from ._lse import of_rows, require_keys
-from ._options import OPTIONS, Settings
+from ._options import ARRAYS, OPTIONS, Settings
 from ._request import Request
+from ._settings import unknown_options
 from ._threads import default_threads
 
 __all__ = ["attention"]
@@ -70,8 +71,9 @@ def attention(
     """
     unknown = [name for name in options if name not in _STATIC]
     if unknown:
-        known = all(name in _REFUSED for name in unknown)
-        raise (Unsupported if known else TypeError)(f"{', '.join(unknown)}: redblue.jax.attention takes {', '.join(_STATIC)}")
+        if all(name in _REFUSED for name in unknown):
+            raise Unsupported(f"{', '.join(unknown)}: redblue.jax.attention takes {', '.join(_STATIC)}")
+        raise unknown_options("redblue.jax.attention", [name for name in unknown if name not in _REFUSED], (*_STATIC, *ARRAYS, "seed"))
     for name, x in {"q": q, "k": k, "v": v, "bias": bias, "alibi_slopes": alibi_slopes, "sinks": sinks}.items():
         if not hasattr(x, "dtype") and (x is not None or name in "qkv"):
             raise TypeError(f"{name} is a {type(x).__name__}: give an array of JAX or NumPy")
@@ -83,7 +85,7 @@ def attention(
     if not options.get("dropout"):
         seed = None
     elif seed is None:
-        raise InvalidProblem(f"dropout = {options['dropout']} and no seed: give one, a whole number from 0 to 2^53")
+        require_seed(None, options["dropout"])
     o, lse = _attention(fixed, bool(return_lse), q, k, v, bias, alibi_slopes, sinks, seed)
     return (o, lse) if return_lse else o
 

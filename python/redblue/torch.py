@@ -31,7 +31,7 @@ from ._errors import InvalidProblem, Unsupported
 from ._lse import require_keys
 from ._options import ARRAYS, OPTIONS, SEQUENCES, Option
 from ._replaced import Replaced
-from ._settings import edges_of, offset_of, patterns_of, real, starts, unknown_options, used
+from ._settings import converted, edges_of, offset_of, patterns_of, real, starts, tokens_first, unknown_options, used
 from ._shims import require_sdpa
 from ._torch_arrays import Torch, empty_in_order, require_dense
 
@@ -81,7 +81,7 @@ _ARRAYS = ("q", "k", "v", *ARRAYS)
 _OPTIONS = tuple(o for o in OPTIONS.values() if not o.array and o.name not in ("tolerance", "schedule"))
 NAMES = (*_ARRAYS, *(o.name for o in _OPTIONS))
 #: Types in a schema of torch. Lists, seeds and patterns are tensors there, for their values are not known when torch compiles.
-_TYPES = {"bool": "bool", "int": "SymInt", "float": "float", "str": "str", "list": "Tensor?", "object": "Tensor?"}
+_TYPES = {"bool": "bool", "int": "SymInt", "float": "float", "str": "str", "bytes": "SymInt", "list": "Tensor?", "object": "Tensor?"}
 _FORMS = {"alignment": "SymInt?", "window": "SymInt[]?"}  # of options that are neither: the offset, and both edges
 
 
@@ -159,7 +159,7 @@ def _(*arguments):  # type: ignore[no-untyped-def]
     if given["approximate"] is not None:
         return o, q.new_empty(0)
     lse_type = torch.float64 if q.dtype == torch.float64 else torch.float32
-    rows = q.shape[:-1] if given["layout"] == "bhsd" else (*q.shape[:-3], q.shape[-2], q.shape[-3])
+    rows = q.shape[:-1] if not tokens_first(given["layout"]) else (*q.shape[:-3], q.shape[-2], q.shape[-3])
     return o, q.new_empty(rows, dtype=lse_type)
 
 
@@ -296,7 +296,7 @@ _backward_op.register_vmap(functools.partial(_vmap.backward, _backward_op, NAMES
 
 def _products(q: Tuple, k: Tuple, layout: str) -> int:
     """Flops for one feature of all queries and keys, of these shapes."""
-    return 2 * math.prod(q[:-1]) * k[-2 if layout == "bhsd" else -3]
+    return 2 * math.prod(q[:-1]) * k[-3 if tokens_first(layout) else -2]
 
 
 @register_flop_formula(torch.ops.redblue.attention)
@@ -455,6 +455,8 @@ def _arguments(**options: Any) -> List[Any]:
         alignment=offset_of(given["alignment"]),
         window=None if edges == (None, None) else [-1 if edge is None else edge for edge in edges],
         softcap=given["softcap"] or 0.0,
+        memory=converted("memory", given["memory"]),
+        max_workspace=converted("max_workspace", given["max_workspace"]),
         seed=_tensor(seed) if dropout else None,
         pattern=None if given["pattern"] is None else _numbered(given["pattern"]),
         **{name: _tensor(given[name]) if name in options else None for name in SEQUENCES},

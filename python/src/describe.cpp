@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "redblue/bounds.hpp"
+#include "redblue/problem.hpp"
 
 namespace redblue::python {
 
@@ -82,6 +83,8 @@ nb::dict describe(const plan::Plan& plan) {
         std::pair("n_q", p.n_q), std::pair("n_k", p.n_k), std::pair("d", p.d), std::pair("d_v", p.d_v)})
     sizes[name] = size;
   d["sizes"] = sizes;
+  const std::string mask = mask_text(p);
+  d["mask"] = mask.empty() ? nb::object(nb::none()) : nb::object(text_of(mask.substr(2)));
   d["M"] = integer_of(plan.options.M);
   d["memory"] = plan.options.memory ? integer_of(plan.options.memory->bytes) : nb::none();
   d["method"] = text_of(name_of(p.method_kind()));

@@ -1,15 +1,18 @@
 #include "module.hpp"
 
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 
 #include <cmath>
 #include <exception>
+#include <optional>
 #include <string>
 
 #include "dlpack.hpp"
 #include "plan.hpp"
 #include "redblue/fastest.hpp"
 #include "redblue/hardware.hpp"
+#include "redblue/plan.hpp"
 #include "redblue/problem.hpp"
 #include "redblue/threads.hpp"
 #include "redblue/version.hpp"
@@ -63,6 +66,14 @@ NB_MODULE(_core, m) {
         "Runs take the threads of OpenMP in place of their own, in this process and if it has them.");
   m.def("read_by_exchange", &python::read_by_exchange, nb::arg("type"),
         "From now on tensors of exactly this type are read by DLPack's C functions. False: the type has none.");
+  m.def(
+      "bytes_from",
+      [](const std::string& text) -> std::optional<index_t> {
+        const auto bytes = bytes_from(text);
+        return bytes ? std::optional(bytes->to_index()) : std::nullopt;
+      },
+      nb::arg("text"), "The bytes that a text says, such as 64KiB; None where it says none.");
+  m.attr("bytes_wanted") = std::string(kBytesWanted);
   m.def("has_hardware_file", &has_hardware_file,
         "Has `redblue doctor`, or a first plan, left a measurement of this machine?");
   m.def("hardware_path", &default_hardware_path,

@@ -1,0 +1,153 @@
+"""What people write in place of an option of redblue: one sentence names what was meant, or it is honoured."""
+
+import json
+import subprocess
+
+import numpy as np
+import pytest
+
+import program
+from program import CLI, needs_program
+
+redblue = pytest.importorskip("redblue")
+PLAN = ("plan", "--n", "64", "--d", "8")
+
+
+@needs_program
+@pytest.mark.parametrize(
+    "command, says",
+    [
+        ((*PLAN, "--M", "64KiB"), "--M 64KiB: it takes words; for bytes give --memory 64KiB"),
+        ((*PLAN, "--M", "1e6"), "--M 1e6: write the number out: 1000000"),
+        ((*PLAN, "--m", "1000"), "did you mean --M?"),
+        (("plan", "--seq-len", "64", "--d", "8", "--M", "1000"), "--seq-len 64 does not go with redblue plan: did you mean --n?"),
+        (("plan", "--n", "64", "--head-dim", "8", "--M", "1000"), "--head-dim does not go with redblue plan: did you mean --d?"),
+        (("plan", "--n", "64", "--head-dim=8", "--M", "1000"), "did you mean --d?"),
+        ((*PLAN, "--M", "1000", "--num-heads", "8"), "did you mean --heads?"),
+        ((*PLAN, "--M", "1000", "--schedule", "Flash"), "no schedule of operation forward is called 'Flash': did you mean flash?"),
+        ((*PLAN, "--M", "1000", "--approximate", "performer"), "approximation performer: give performer:FEATURES[,seed=N], such as performer:256"),
+        ((*PLAN, "--M", "1000", "--approximate", "performr:8"), "performer:FEATURES"),
+        ((*PLAN, "--M", "1000", "--mask", "X.npz"), "--mask X.npz: it takes a .npy file; "),
+        (("run", "X.npz"), "X.npz does not go with redblue run: did you mean --input X.npz?"),
+        (("compare", "X.safetensors", "--M", "1000"), "did you mean --input X.safetensors?"),
+        (("run", "Q.npy", "--M", "1000"), "as in --q Q.npy"),
+        (("plan", "X.npz"), "redblue info X.npz"),
+        (("run", "--input", "X.npz", "--output", "O.txt", "--M", "1000"), "--output O.txt: it writes safetensors or .npz"),
+        (("run", "--input", "X.npz", "--output", "O.npz", "--M", "1000", "--layout", "bxhd"), "--layout bxhd: choose from bhnd"),
+    ],
+)  # fmt: skip
+def test_the_program_names_what_was_meant(tmp_path, command, says):
+    np.savez(tmp_path / "X.npz", **{name: np.ones((1, 1, 8, 4), np.float32) for name in "qkv"})
+    said = program.refused(tmp_path, *command, cwd=tmp_path)
+    assert says in said and len(said) < 400
+
+
+@needs_program
+def test_a_memory_of_few_bytes_says_what_it_is():
+    said = program.redblue(*PLAN, "--memory", "64")
+    assert said.returncode == 0 and said.stderr == "redblue: --memory 64 is 64 bytes, 16 words of f32; 64KiB is 64 x 1024 bytes\n"
+    for memory in ("64B", "4096", "64KiB"):
+        assert program.redblue(*PLAN, "--memory", memory).stderr == ""
+
+
+@needs_program
+def test_help_is_a_word_too():
+    for words, option in ((["help"], ["--help"]), (["help", "plan"], ["plan", "--help"])):
+        asked, wanted = (subprocess.run([CLI, *x], capture_output=True, text=True) for x in (words, option))
+        assert asked.returncode == 0 and asked.stdout == wanted.stdout != ""
+
+
+@needs_program
+@pytest.mark.parametrize("names", [("bhnd", "bhsd"), ("bnhd", "bshd")])
+def test_layouts_have_the_same_names_everywhere(tmp_path, names):
+    random = np.random.default_rng(5)
+    x = {name: random.standard_normal((2, 5, 3, 4) if names[0] == "bnhd" else (2, 3, 5, 4)).astype(np.float32) for name in "qkv"}
+    np.savez(tmp_path / "x.npz", **x)
+    found = [redblue.attention(*x.values(), layout=name, M=200) for name in names]
+    for name in names:
+        command = ("run", "--M", "200", "--input", "x.npz", "--output", "y.npz", "--layout", name, "--json")
+        assert json.loads(program.redblue(*command, cwd=tmp_path, check=True).stdout)["layout"] == names[0]
+        found.append(np.load(tmp_path / "y.npz")["o"])
+    for o in found:
+        np.testing.assert_allclose(o, found[0], atol=1e-6)
+
+
+def test_layouts_of_fewer_dimensions():
+    q = np.random.default_rng(6).standard_normal((5, 3, 4)).astype(np.float32)
+    o = redblue.attention(q, q, q, layout="shd")
+    np.testing.assert_array_equal(redblue.attention(q, q, q, layout="nhd"), o)
+    np.testing.assert_array_equal(redblue.attention(q, q, q, layout="bshd"), o)
+    heads_first = redblue.attention(*(q.swapaxes(0, 1),) * 3, layout="hnd")
+    np.testing.assert_allclose(heads_first.swapaxes(0, 1), o, atol=1e-6)
+    with pytest.raises(redblue.InvalidProblem, match="q has 3 dimensions: give q, k and v the same number, 2 "):
+        redblue.attention(q, q, q, layout="sd")
+    with pytest.raises(redblue.InvalidProblem, match="layout = 'sbhd': give one of bhsd, bhnd, bshd"):
+        redblue.attention(q, q, q, layout="sbhd")
+
+
+Q = np.zeros((1, 1, 8, 4), np.float32)
+
+
+@pytest.mark.parametrize(
+    "options, says",
+    [
+        ({"mask": Q}, "attention has no option 'mask': give bias, where True keeps a pair"),
+        ({"attn_mask": Q}, "attention has no option 'attn_mask': give bias, where True keeps a pair"),
+        ({"seq_len": 8}, "attention has no option 'seq_len': sizes are those of the arrays"),
+        ({"softmax_scale": 1.0}, "did you mean 'scale'?"),
+        ({"dropout": 1.5}, "dropout = 1.5 is no share of the weights: give 0 <= share < 1"),
+        ({"M": 1e6}, "M = 1000000.0: give a whole number, 1000000"),
+        ({"M": "64KiB"}, "for bytes give memory='64KiB'"),
+        ({"memory": "64 words"}, "memory = '64 words': give a number of bytes such as 65536, 64KiB"),
+        ({"schedule": "Flash", "M": 1000}, "did you mean flash?"),
+        ({"approximate": "performer"}, "performer:FEATURES[,seed=N], such as performer:256"),
+    ],
+)
+def test_python_names_what_was_meant(options, says):
+    with pytest.raises((TypeError, redblue.InvalidProblem)) as caught:
+        redblue.attention(Q, Q, Q, **options)
+    assert says in str(caught.value) and len(str(caught.value)) < 300
+
+
+@pytest.mark.parametrize(
+    "options, says",
+    [
+        ({"seq_len": 8, "d": 4}, "a plan has no option 'seq_len': did you mean 'n'?"),
+        ({"n": 8, "head_dim": 4}, "a plan has no option 'head_dim': did you mean 'd'?"),
+        ({"n": 8, "d": 4, "mask": 1}, "a plan has no option 'mask': give bias (its shape)"),
+    ],
+)
+def test_plan_names_what_was_meant(options, says):
+    with pytest.raises(TypeError) as caught:
+        redblue.plan(**options)
+    assert says in str(caught.value)
+
+
+def test_memory_may_have_a_unit():
+    for text, number in (("64KiB", 65536), ("2048", 2048), ("1.5MiB", 3 << 19)):
+        assert redblue.plan(n=64, d=8, memory=text).to_dict() == redblue.plan(n=64, d=8, memory=number).to_dict()
+    np.testing.assert_array_equal(redblue.attention(Q, Q, Q, memory="64KiB", max_workspace="1MiB"), Q)
+
+
+def test_memory_may_have_a_unit_in_torch_and_jax():
+    torch = pytest.importorskip("torch")
+    q = torch.ones(1, 1, 8, 4, requires_grad=True)
+    redblue.attention(q, q, q, memory="64KiB").sum().backward()
+    assert q.grad.shape == q.shape
+    jax = pytest.importorskip("jax")
+    import redblue.jax as on_jax
+
+    ones = jax.numpy.ones((1, 8, 2, 4))
+    assert on_jax.attention(ones, ones, ones, memory="64KiB", layout="bnhd").shape == ones.shape
+    with pytest.raises(redblue.InvalidProblem, match=r"dropout = 1.5 is no share"):
+        on_jax.attention(ones, ones, ones, dropout=1.5)
+
+
+def test_a_plan_says_its_mask():
+    plan = redblue.plan(n=64, d=8, M=200, causal=True, softcap=3.0)
+    assert plan.mask == "causal, softcap 3" and "; causal, softcap 3" in repr(plan) and "causal, softcap 3" in plan._repr_html_()
+    assert "d_v 8, causal, softcap 3\n" in plan.loop_nest
+    assert redblue.plan(n=64, d=8, M=200).mask is None
+    windowed = redblue.plan(n=64, d=8, memory="2KiB", window=(8, 0), dtype="bf16")
+    assert windowed.mask == "window 8,0" and f" of {2048:,} bytes" in repr(windowed)
+    assert f"formula in bytes {windowed.bytes}" in " ".join(windowed.loop_nest.split())
