@@ -365,11 +365,9 @@ Widths ProblemOptions::widths(Operation op, bool in_bytes) const {
 
 plan::Plan ProblemOptions::plan() const {
   if (threads && objective.words()) throw InvalidProblem(fmt::format("--threads {} is for --objective time", *threads));
-  if (threads && (*threads < 1 || *threads > kMostCores))
-    throw InvalidProblem(fmt::format("--threads {}: give a number from 1 to {}", *threads, kMostCores));
+  const int cores = threads ? asked_threads("--threads ", *threads, kMostCores) : 1;
   RunOptions run;
   run.compute = compute();
-  const int cores = static_cast<int>(threads.value_or(1));
   if (memory.given() || !objective.words()) return plan(run, cores, memory.memory && objective.words());
   ProblemOptions assumed = *this;
   assumed.memory.memory = assumed_memory();
@@ -405,12 +403,11 @@ DType compute_of(const std::optional<std::string>& asked, bool any_f64) {
 int threads_of(const std::optional<index_t>& asked) {
   const int most = default_pool().size();
   if (!asked) return 0;
-  if (*asked < 1) throw InvalidProblem(fmt::format("--threads {}: give a number from 1 on", *asked));
   if (*asked > most)
     throw InvalidProblem(fmt::format(
         "--threads {0}: there {1} {2} here; set the environment variable REDBLUE_THREADS={0} to have more than CPUs",
         *asked, most == 1 ? "is" : "are", most));
-  return static_cast<int>(*asked);
+  return asked_threads("--threads ", *asked, most);
 }
 
 }  // namespace redblue::cli

@@ -7,7 +7,6 @@
 #include "files/open_archive.hpp"
 #include "options/options.hpp"
 #include "redblue/files/npy.hpp"
-#include "redblue/hardware/physical_memory.hpp"
 
 namespace redblue::cli {
 
@@ -84,18 +83,6 @@ class Booleans {
   file::Tensor tensor_;
 };
 
-/// There is memory for the lists of all queries, and of all keys.
-void require_memory(index_t n_q, index_t n_k) {
-  constexpr index_t kBytes = 64;  // of a query or a key with one run of the others
-  const Words least = (Words(n_q) + Words(n_k)) * kBytes;
-  if (least > physical_memory())
-    throw MemoryError(
-        fmt::format("n_q = {}, n_k = {}: a pattern of that many takes {} bytes or more, and this machine has {}; give "
-                    "fewer of them, or a mask: --causal, --window, --prefix, --seqlens",
-                    n_q, n_k, least.str(), physical_memory().str()),
-        least, physical_memory());
-}
-
 /// The patterns of a boolean mask: one for all, for each head, or for each head of each batch.
 std::vector<SharedLists> of_mask(const Problem& p, const std::string& path) {
   const Booleans mask(path);
@@ -108,7 +95,7 @@ std::vector<SharedLists> of_mask(const Problem& p, const std::string& path) {
     throw InvalidProblem(
         fmt::format("[{}] does not broadcast to [{}] (batch, heads, n_q, n_k): each size must be that, or 1",
                     fmt::join(mask.shape(), ", "), fmt::join(full, ", ")));
-  require_memory(p.n_q, p.n_k);
+  require_memory_for_lists(p.n_q, p.n_k);
   const index_t batches = shape[0], heads = shape[0] > 1 ? p.heads : shape[1];
   std::vector<SharedLists> patterns;
   for (index_t b = 0; b < batches; ++b)
@@ -140,7 +127,7 @@ RunLists of_blocks(const patterns::Between& x, const std::string& path, index_t 
     throw InvalidProblem(fmt::format("it is [{}], and n_q = {}, n_k = {} have [{}] blocks of {} x {}",
                                      fmt::join(blocks.shape(), ", "), x.n_q, x.n_k, fmt::join(wanted, ", "), rows,
                                      cols));
-  require_memory(x.n_q, x.n_k);
+  require_memory_for_lists(x.n_q, x.n_k);
   std::vector<std::uint8_t> seen;
   seen.reserve(static_cast<std::size_t>(wanted[0] * wanted[1]));
   for (index_t I = 0; I < wanted[0]; ++I)
@@ -230,7 +217,7 @@ void PatternOptions::apply_to(Problem& p, bool window, bool by_residues) const {
     also(of_option("--blocks", *blocks, [&] { return of_blocks(x, *blocks, list[0], list[1]); }));
   }
   if (csr) also(of_option("--csr", *csr, [&] { return of_sparse(x, *csr); }));
-  if (!files) require_memory(p.n_q, p.n_k);  // rules: no file has another shape
+  if (!files) require_memory_for_lists(p.n_q, p.n_k);  // rules: no file has another shape
   if (with_window) {
     if (!window) throw InvalidProblem("--globals and --dilation are for --window LEFT,RIGHT: give that, too");
     if (p.prefix > 0 && !p.causal)

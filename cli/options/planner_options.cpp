@@ -81,10 +81,7 @@ bool PlannerOptions::allows_residues(Operation op) const {
 void PlannerOptions::apply_to(Problem& p) const {
   const auto asked = pattern_order_from_name(order);  // nothing: auto
   if (p.dilation > 1) return;                         // by residues
-  if (asked && asked != PatternOrder::natural && p.patterns.empty())
-    throw InvalidProblem(
-        fmt::format("--order {} is for patterns, such as --globals, --mask or --csr: give one", order));
-  p.order = asked.value_or(PatternOrder::natural);
+  p.take_order(asked);
 }
 
 void PlannerOptions::add_width(const Command& command) {

@@ -28,6 +28,15 @@ _NAMES = {np.dtype(np.float64): "f64", np.dtype(np.float32): "f32", np.dtype(np.
 _TYPES: dict[str, Any] = {"f64": np.dtype(np.float64), "f32": np.dtype(np.float32), "f16": np.dtype(np.float16)}
 
 
+def refuse_masked(x: Any, name: str) -> None:
+    """Refuses a masked array of NumPy: its mask would be ignored."""
+    if np.ma.is_masked(x):
+        raise TypeError(
+            f"{name} is a masked array with masked elements, which would be read as they lie in memory: fill them, as .filled(0) "
+            "does, and hide keys by a bias of bool, where True keeps"
+        )
+
+
 class NumPy:
     """numpy.ndarray; bfloat16 is that of ml_dtypes."""
 
@@ -66,11 +75,7 @@ class NumPy:
     @staticmethod
     def given(x: Any, name: str) -> np.ndarray:
         if isinstance(x, np.ndarray):
-            if np.ma.is_masked(x):
-                raise TypeError(
-                    f"{name} is a masked array with masked elements, which attention would read as they lie in memory: fill "
-                    "them, as .filled(0) does, and hide keys by a bias of bool, where True keeps"
-                )
+            refuse_masked(x, name)
             array = x.view(np.ndarray)
         else:
             array = _imported(x, name)
@@ -159,6 +164,7 @@ def integers(x: Any, name: str) -> tuple[int, ...]:
     """A list or array of whole numbers, as a tuple; empty for None."""
     if x is None:
         return ()
+    refuse_masked(x, name)
     try:
         found = tuple(map(operator.index, x.tolist() if hasattr(x, "tolist") else x))
     except TypeError:

@@ -12,7 +12,7 @@ from ._calls import Call, call_for
 from ._errors import InvalidProblem
 from ._options import Options
 from ._request import Request
-from ._settings import outputs, tokens_first, whole
+from ._settings import asked_threads, outputs, tokens_first
 from ._threads import default_threads
 
 if TYPE_CHECKING:
@@ -156,7 +156,7 @@ def merge(
         array[...] = given
     if 0 not in x.shape:
         n = family.native
-        count = default_threads() if threads is None else whole("threads", threads)
+        count = default_threads() if threads is None else asked_threads(threads)
         _core.merge(n(into[0]), n(into[1]), n(y), n(more), first, count)
     return (family.finished(results[0]), family.finished(results[1])) if out is None else (results[0], results[1])
 

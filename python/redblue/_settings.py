@@ -105,6 +105,11 @@ def bytes_of(name: str, value: Any) -> int:
     return found
 
 
+def asked_threads(value: Any) -> int:
+    """A number of threads as a caller gives it; 0 would be that of the pool."""
+    return int(_core.asked_threads(whole("threads", value)))
+
+
 def whole_or_none(name: str, value: Any) -> Optional[int]:
     return None if value is None else whole(name, value)
 
@@ -220,7 +225,7 @@ _CONVERT: dict[str, Callable[[str, Any], Any]] = {
     "window": lambda name, value: None if value is None else edges_of(value),
     "softcap": lambda name, value: value if type(value) is float else 0.0 if value is None else real(name, value),
     "pattern": lambda name, value: tuple(value) if isinstance(value, list) else value,
-    "threads": lambda name, value: default_threads() if value is None else whole(name, value),
+    "threads": lambda name, value: default_threads() if value is None else asked_threads(value),
 }
 for _o in (*OPTIONS.values(), *PLAN_OPTIONS.values()):
     if _o.type == "list":
@@ -284,6 +289,7 @@ def problem_of(op: str, x: Sizes, s: Settings) -> Any:
             raise InvalidProblem(f"bias has {len(shape)} dimensions: give at most 4")
         p.bias = (1,) * (4 - len(shape)) + shape
     p.alibi, p.sinks = flag("alibi", s.alibi), flag("sinks", s.sinks)
+    patterns = []
     if s.pattern is not None:
         patterns = patterns_of(s.pattern)
         if not patterns and p.batch * p.heads > 0:
@@ -292,7 +298,8 @@ def problem_of(op: str, x: Sizes, s: Settings) -> Any:
     if s.order is not None:
         if s.order not in ORDERS:
             raise InvalidProblem(f"order = {s.order!r}: give one of {', '.join(ORDERS)}, or None")
-        p.order = s.order
+        if s.pattern is None or patterns:
+            p.take_order(s.order)
     if s.approximate is not None:
         p.approximate(_text("approximate", s.approximate))
     return p

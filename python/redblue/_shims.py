@@ -130,6 +130,9 @@ def flash_attn_varlen_func(
     """
     if block_table is not None:
         raise InvalidProblem("block_table: keys in pages are not read; give k and v packed one after the other")
+    for name, given in (("cu_seqlens_q", cu_seqlens_q), ("cu_seqlens_k", cu_seqlens_k)):
+        if given is None:
+            raise InvalidProblem(f"{name} = None: give where each sequence begins, ascending from 0 to the total")
     if getattr(alibi_slopes, "ndim", 1) == 2:  # a plan of packed sequences has the same slopes for all
         if is_tensor(q):
             join, rows, lengths_of = redblue.torch.torch.cat, redblue.torch.starts_of_tensors, redblue.torch.used_of_tensors

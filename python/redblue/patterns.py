@@ -11,6 +11,7 @@ from typing import Any, Optional
 import numpy as np
 
 from . import _core
+from ._arrays import refuse_masked
 from ._core import Pattern
 from ._errors import InvalidProblem
 
@@ -90,6 +91,7 @@ def csr(n_q: int, n_k: int, indptr: Any, indices: Any) -> Pattern:
 
 def _shown(seen: Any) -> np.ndarray:
     """A mask of floats is added to scores elsewhere: 0 shows a key there, and would hide it here."""
+    refuse_masked(seen, "seen")
     seen = np.asarray(seen)
     if seen.dtype.kind not in "biu" and not (seen.dtype.kind == "f" and np.isin(seen, (0, 1)).all()):
         raise InvalidProblem(f"seen has elements of type {seen.dtype}, not all 0 or 1: give bool, True where a query sees a key")
@@ -97,6 +99,7 @@ def _shown(seen: Any) -> np.ndarray:
 
 
 def _whole_numbers(x: Any, name: str) -> np.ndarray:
+    refuse_masked(x, name)
     found = np.asarray(x)
     if found.ndim != 1 or (found.dtype.kind not in "iu" and found.size > 0):
         raise InvalidProblem(f"{name} has the shape {list(found.shape)}, elements of {found.dtype}: give a list of whole numbers")

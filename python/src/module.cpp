@@ -62,6 +62,9 @@ NB_MODULE(_core, m) {
   m.def(
       "pool_size", [] { return default_pool().size(); },
       "Threads of the pool of this process: REDBLUE_THREADS, or the CPUs.");
+  m.def(
+      "asked_threads", [](index_t n) { return asked_threads("threads = ", n, python::kMostThreads); },
+      "The number; an error where no pool has that many threads.");
   m.def("use_openmp", &python::use_openmp,
         "Runs take the threads of OpenMP in place of their own, in this process and if it has them.");
   m.def("read_by_exchange", &python::read_by_exchange, nb::arg("type"),

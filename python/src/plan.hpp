@@ -33,6 +33,8 @@ struct NamedPlan {
 
 std::shared_ptr<NamedPlan> plan_for(const Problem& problem, const Wanted& wanted);
 
+/// The most threads of a call.
+inline constexpr int kMostThreads = 1024;
 /// The pool that a run of at most this number of threads takes: default_pool(), or another that stays.
 ThreadPool& pool_of(int threads);
 /// From now on, in this process, these are threads of OpenMP, if it has them.

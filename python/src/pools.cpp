@@ -75,13 +75,10 @@ void use_openmp() {
 }
 
 ThreadPool& pool_of(int threads) {
-  constexpr int kMost = 1024;
   // Never destroyed: others may run until the very end.
-  static std::array<std::atomic<ThreadPool*>, kMost + 1> pools, on_openmp;
-  if (threads < 0 || threads > kMost)
-    throw InvalidProblem(fmt::format("threads = {}: give a number from 1 to {}, or None", threads, kMost));
-  const int size = threads == 0 ? default_pool().size() : threads;
-  if (size > 1 && size <= kMost && openmp_of == getpid())
+  static std::array<std::atomic<ThreadPool*>, kMostThreads + 1> pools, on_openmp;
+  const int size = threads == 0 ? default_pool().size() : asked_threads("threads = ", threads, kMostThreads);
+  if (size > 1 && size <= kMostThreads && openmp_of == getpid())
     return kept(on_openmp[static_cast<std::size_t>(size)], [&] { return std::make_unique<OnOpenMp>(size); });
   if (size == default_pool().size()) return default_pool();
   return kept(pools[static_cast<std::size_t>(size)], [&] { return make_pool(size); });

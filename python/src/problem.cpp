@@ -27,6 +27,7 @@ void add_problem(nb::module_& m) {
   problem.def(nb::init<>())
       .def("set_patterns", &set_patterns)
       .def("approximate", [](Problem& p, const std::string& text) { p.approximate(text); })
+      .def("take_order", [](Problem& p, const std::string& name) { p.take_order(pattern_order_from_name(name)); })
       .def("validate",
            [](const Problem& p) {
              p.validate();

@@ -200,11 +200,11 @@ Patterns patterns_of(const redblue_problem& p) {
   return list;
 }
 
-PatternOrder order_of(const redblue_problem& p) {
-  if (p.order != REDBLUE_ORDER_AUTOMATIC && p.n_patterns == 0)
-    throw InvalidArgument(fmt::format("order = {} is of patterns, and n_patterns = 0", p.order));
-  switch (p.order) {
+/// No order where the planner chooses one.
+std::optional<PatternOrder> order_of(redblue_pattern_order order) {
+  switch (order) {
     case REDBLUE_ORDER_AUTOMATIC:
+      return std::nullopt;
     case REDBLUE_ORDER_NATURAL:
       return PatternOrder::natural;
     case REDBLUE_ORDER_RCM:
@@ -214,7 +214,7 @@ PatternOrder order_of(const redblue_problem& p) {
     case REDBLUE_ORDER_IN_PLACE:
       return PatternOrder::in_place;
     default:
-      throw InvalidArgument(fmt::format("order = {} is no redblue_pattern_order", p.order));
+      throw InvalidArgument(fmt::format("order = {} is no redblue_pattern_order", order));
   }
 }
 
@@ -275,7 +275,7 @@ Problem problem_of(const redblue_problem& p) {
   result.seqused_q = list(p.seqused_q, lengths);
   result.seqused_k = list(p.seqused_k, lengths);
   result.patterns = patterns_of(p);
-  result.order = order_of(p);
+  result.take_order(order_of(p.order));
   return result;
 }
 

@@ -39,6 +39,17 @@ void require_memory_for(std::size_t runs) {
 
 }  // namespace
 
+void require_memory_for_lists(index_t n_q, index_t n_k, index_t batches) {
+  constexpr index_t kBytes = 64;  // of a query or a key with one run of the others
+  const Words least = (Words(n_q) + Words(n_k)) * batches * kBytes;
+  if (least > physical_memory())
+    throw MemoryError(
+        fmt::format("n_q = {}, n_k = {}: a pattern or a dilation of that many takes {} bytes or more, and this machine "
+                    "has {}; give fewer of them, or a mask without lists: causal, a window, a prefix, packed sequences",
+                    n_q, n_k, least.str(), physical_memory().str()),
+        least, physical_memory());
+}
+
 void sort_and_join(std::vector<Range>& runs) {
   if (!std::ranges::is_sorted(runs, {}, &Range::begin)) std::ranges::sort(runs, {}, &Range::begin);
   std::size_t kept = 0;

@@ -31,6 +31,10 @@ struct PatternIndex {
 /// What is needed of two patterns together: the more explicit of the two; blocks that both are made of.
 PatternIndex more_explicit(const PatternIndex& a, const PatternIndex& b);
 
+/// Refuses queries and keys, in each of some batches, whose lists exceed the memory of this machine: a pattern has such
+/// lists, and so has a dilation.
+void require_memory_for_lists(index_t n_q, index_t n_k, index_t batches = 1);
+
 /// The keys that each of n rows sees, or the rows that see each key, as sorted runs with gaps between them.
 /// Neighbours with the same runs share them.
 class RunLists {

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "redblue/language/error.hpp"
+#include "redblue/masks/pattern.hpp"
 #include "redblue/problem/options.hpp"
 
 namespace redblue {
@@ -160,6 +161,14 @@ void Problem::require_patterns() const {
   }
 }
 
+void Problem::take_order(std::optional<PatternOrder> asked) {
+  if (asked && patterns.empty())
+    throw InvalidProblem(fmt::format(
+        "order {}: it is the order of a pattern's queries and keys, and there is no pattern; give one, or no order",
+        name_of(*asked)));
+  order = asked.value_or(PatternOrder::natural);
+}
+
 void Problem::require_order() const {
   if (patterns.empty() || !is_searched(order)) return;  // nothing to take in an order, or nothing moves
   const auto refuse = [&](bool wrong, std::string_view why) {
@@ -187,6 +196,8 @@ void Problem::require_dilation() const {
   refuse(!patterns.empty(), "and patterns have their own numbers");
   refuse(method_kind() != MethodKind::exact, "which approximations do not take");
   refuse(!may_move(), "and batches with lengths of their own share one bias");
+  const bool own_lengths = !seqused_q.empty() || !seqused_k.empty();
+  require_memory_for_lists(n_q, n_k, own_lengths ? batch : 1);
 }
 
 void Problem::require_modifiers() const {

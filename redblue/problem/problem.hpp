@@ -138,6 +138,9 @@ struct Problem {
   /// for it has patterns?
   bool may_move() const;
   bool may_reorder() const { return !patterns.empty() && may_move(); }
+  /// Takes queries and keys of the patterns in this order; nothing: the planner chooses. Throws InvalidProblem where an
+  /// order is asked for and there is no pattern.
+  void take_order(std::optional<PatternOrder> asked);
   /// Must a forward pass run first, for O and lse?
   bool forward_first() const;
   /// The forward problem whose O and lse this one needs.

@@ -9,7 +9,6 @@
 #include <csignal>
 #include <cstdlib>
 #include <mutex>
-#include <string_view>
 #include <system_error>
 #include <thread>
 #include <vector>
@@ -189,6 +188,12 @@ int default_size() {
 }
 
 }  // namespace
+
+int asked_threads(std::string_view name, index_t asked, index_t most) {
+  if (asked < 1 || asked > most)
+    throw InvalidProblem(fmt::format("{}{}: give a number from 1 to {}, or leave it out", name, asked, most));
+  return static_cast<int>(asked);
+}
 
 std::unique_ptr<ThreadPool> make_pool(int size) {
   if (size < 1) throw InvalidProblem(fmt::format("a pool of {} threads: it takes at least 1", size));

@@ -1,6 +1,9 @@
 #pragma once
 #include <functional>
 #include <memory>
+#include <string_view>
+
+#include "redblue/language/types.hpp"
 
 namespace redblue {
 
@@ -19,6 +22,10 @@ class ThreadPool {
   /// slower. A task does not throw.
   virtual void run(int n, const std::function<void(int)>& task) = 0;
 };
+
+/// A number of threads that was asked for by this name ("--threads ", "threads = "). Throws InvalidProblem unless it is
+/// from 1 to `most`.
+int asked_threads(std::string_view name, index_t asked, index_t most);
 
 /// A pool of `size` threads, of which one is the caller of run. The other threads start with the first run that needs
 /// them and stay: after a run they look for work for some tens of microseconds, then sleep. In three cases, where more

@@ -584,6 +584,7 @@ static void test_wrong_problems(void) {
   WRONG_PROBLEM((p.has_scale = 1, p.scale = 1e300), REDBLUE_INVALID_ARGUMENT, "scale = 1e+300 is beyond f32");
   WRONG_PROBLEM((p.has_causal_offset = 1, p.causal = 0), REDBLUE_INVALID_ARGUMENT, "causal");
   WRONG_PROBLEM((p.has_bias = 1, p.bias_shape[0] = 7), REDBLUE_INVALID_ARGUMENT, "does not broadcast");
+  WRONG_PROBLEM(p.order = REDBLUE_ORDER_RCM, REDBLUE_INVALID_ARGUMENT, "order rcm: it is the order of a pattern's");
   WRONG_PROBLEM(p.dropout = 1.5, REDBLUE_INVALID_ARGUMENT, "dropout = 1.5");
   WRONG_PROBLEM((p.has_window_left = 1, p.window_left = -1), REDBLUE_INVALID_ARGUMENT, "window_left = -1");
   WRONG_PROBLEM((p.has_window_right = 1, p.window_right = -7), REDBLUE_INVALID_ARGUMENT, "window_right = -7");
