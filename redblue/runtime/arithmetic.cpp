@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <limits>
 
 #include "redblue/runtime/run.hpp"
 
@@ -39,14 +40,25 @@ void require_accumulators(DType compute, const Problem& p, const Tensors& tensor
                       tensor_name(a), name_of(tensors[a].dtype), name_of(word)));
 }
 
+/// Scores are divided by it and multiplied with it.
+void require_softcap(DType compute, double softcap) {
+  const bool narrow = compute != DType::f64;
+  if (narrow && !std::isfinite(static_cast<float>(softcap)))
+    throw InvalidProblem(fmt::format("softcap = {} is beyond f32: leave it out, or compute in f64", softcap));
+  const double least = narrow ? double{std::numeric_limits<float>::min()} : std::numeric_limits<double>::min();
+  if (softcap != 0 && softcap < least)
+    throw InvalidProblem(
+        fmt::format("softcap = {} is below the smallest normal number of {}, {}: give more, or 0 for none{}", softcap,
+                    narrow ? "f32" : "f64", least, narrow ? ", or compute in f64" : ""));
+}
+
 }  // namespace
 
 void require_arithmetic(DType compute, const Problem& p, const Tensors& tensors) {
   if (compute == DType::f16) throw Unsupported("compute type f16: arithmetic is f32, f64, or bf16 with sums in f32");
   if (compute == DType::bf16) require_bf16(p, tensors);
   if (p.accumulate || p.op == Operation::merge) require_accumulators(compute, p, tensors);
-  if (compute != DType::f64 && !std::isfinite(static_cast<float>(p.softcap)))
-    throw InvalidProblem(fmt::format("softcap = {} is beyond f32: leave it out, or compute in f64", p.softcap));
+  require_softcap(compute, p.softcap);
   if (compute != DType::f64 && !std::isfinite(static_cast<float>(p.scale_or_default())))
     throw InvalidProblem(fmt::format("scale = {} is beyond f32: the largest is 3.4e38, f64 takes it", *p.scale));
 }

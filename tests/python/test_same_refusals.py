@@ -77,3 +77,31 @@ def test_dilated_windows_beyond_memory():
     text = f"n_q = {n}, n_k = {n}: a pattern or a dilation of that many takes {128 * n} bytes or more, and this machine has "
     assert text in refused(lambda: redblue.plan(n=n, d=64, M=100000, window=(8, 0), dilation=4), redblue.NotEnoughMemory)
     assert text in said("plan", "--n", n, "--d", 64, "--M", 100000, "--window", "8,0", "--dilation", 4)
+
+
+@needs_program
+@pytest.mark.parametrize("type, cap, least", [(np.float32, 1e-38, "1.17"), (np.float64, 1e-320, "2.22")])
+def test_softcaps_below_the_normal_numbers(type, cap, least):
+    q = q_of(5, type)
+    text = refused(lambda: redblue.attention(q, q, q, softcap=cap))
+    assert "is below the smallest normal number of f" in text and f", {least}" in text
+    dtype = "f64" if type is np.float64 else "f32"
+    command = ("plan", "--n", 5, "--d", 4, "--M", 99, "--dtype", dtype, "--softcap", cap)
+    assert text.split(":")[0] in said(*command)
+    mean = q.astype(np.float64).mean(0)  # all scores are 0 beside 1
+    np.testing.assert_allclose(redblue.attention(q, q, q, softcap=3 * float(np.finfo(type).tiny))[0], mean, atol=1e-6)
+
+
+@pytest.mark.parametrize("M", [60, 200, 600, 3000, None])
+def test_gradients_under_a_softcap_that_leaves_no_score(M):
+    """All derivatives of scores are 0. Schedules that find them from weights would make some of them 1."""
+    q, k, v, do = (np.random.default_rng(n).standard_normal((96, 16)).astype(np.float32) for n in range(4))
+    options = {"softcap": 1e-8, "M": M}
+    try:
+        dq, dk, *_ = redblue.attention_backward(do, q, k, v, **options)
+    except redblue.CapacityError:
+        assert M == 60
+        return
+    assert np.abs(dq).max() == np.abs(dk).max() == 0
+    with pytest.raises(redblue.Unsupported, match="too inexact for one below 1"):
+        redblue.attention_backward(do, q, k, v, schedule="materialised", **options)

@@ -77,6 +77,19 @@ TEST(Run, RefusesAScaleBeyondTheArithmetic) {
   EXPECT_EQ(refusal(some_plan(p), a.inputs(), a.outputs(), options), "accepted");
 }
 
+TEST(Run, RefusesASoftcapBelowTheNormalNumbers) {
+  Problem p = problem(4, 4, 4, 4);
+  p.softcap = 1e-38;
+  Arrays a(p, DType::f32, DType::f32);
+  EXPECT_THAT(refusal(some_plan(p), a.inputs(), a.outputs()),
+              HasSubstr("softcap = 1e-38 is below the smallest normal number of f32"));
+  RunOptions options;
+  options.compute = DType::f64;
+  EXPECT_EQ(refusal(some_plan(p), a.inputs(), a.outputs(), options), "accepted");
+  p.softcap = 1e-320;
+  EXPECT_THAT(refusal(some_plan(p), a.inputs(), a.outputs(), options), HasSubstr("smallest normal number of f64"));
+}
+
 TEST(Run, RefusesLseThatThePlanDoesNotWrite) {
   Problem p = problem(4, 4, 4, 4);  // lse_required is false: naive leaves it out
   plan::Options o;

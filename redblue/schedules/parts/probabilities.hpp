@@ -13,9 +13,12 @@ inline ScoreCost score_gradients_cost(const Sizes& x, SlowArray V) {
   return {SlowArray::P, SlowArray::dO, V, x.d_v, x.statistics(), SlowArray::D, true};
 }
 
-/// Scores are found again from weights of the softmax only.
+/// Scores are found again from weights of the softmax only, to within some roundings of lse. Beside a softcap below 1
+/// these are no small part of it, and may make a derivative of 0 one of 1.
 inline std::optional<std::string_view> softcap_of_softmax(const Sizes& x) {
   if (x.modifiers.softcap > 0 && x.score != Score::softmax) return "takes a softcap under the softmax only";
+  if (x.modifiers.softcap > 0 && x.modifiers.softcap < 1)
+    return "finds the derivative of a softcap from weights, which are too inexact for one below 1";
   return std::nullopt;
 }
 
