@@ -20,7 +20,7 @@ namespace redblue::kernel {
 /// What a kernel makes of an lse, which is rounded.
 enum class LseUse : std::uint8_t {
   none,
-  weights,  ///< exp(-lse), by which it multiplies where others divide by the sum of a row
+  weights,  ///< weights of keys: a factor exp(-lse) where others divide by the sum of a row, or a share exp(lse)
   merges,   ///< argument 0 takes in the lse of argument 1, and is rounded again
 };
 

@@ -114,6 +114,23 @@ struct MergeLse {
   }
 };
 
+/// A set of keys joins those before it: share holds its lse, m and l the statistics of those. A step of the online
+/// softmax with one score: share <- exp(lse - m), before <- exp(m_old - m), l <- before l + share. The lse of many sets
+/// is rounded at the end only.
+struct JoinLse {
+  static constexpr std::string_view name = "join_lse";
+  static constexpr std::array access{Access::update, Access::update, Access::update, Access::write};
+  static constexpr bool fits(Shape share, Shape m, Shape l, Shape before) {
+    return share == m && m == l && l == before && m.cols == 1;
+  }
+  static constexpr index_t macs(Shape, Shape, Shape, Shape) { return 0; }
+  static constexpr Costs costs{.lse = LseUse::weights};
+  template <class T>
+  void run(View<T> share, View<T> m, View<T> l, View<T> before) const {
+    TileSoftmax{}.run<T>(share, m, l, before);
+  }
+};
+
 /// O <- alpha O + beta B row by row
 struct MergeRows {
   static constexpr std::string_view name = "merge_rows";

@@ -21,10 +21,10 @@ using ExactKernels =
     std::tuple<ModifyScores, SoftcapGradient, Drop, Multiply, BeginWithSinks, AddSinks, AddSinkWeights, SinksOver,
                AddSinkGradients, AddBiasGradient, AddSinkBiasGradient, Zero, Scale, Add, Gemm, Scores, Hide,
                StatisticsInit, SoftmaxInit, StatisticsAdd, OnlineSoftmax, TileSoftmax, LogSum, DivideRows, ScaleRows,
-               WeightsAccumulate, NormaliseRows, NormaliseAndDrop, BlockSoftmax, MergeLse, MergeRows, MergeOutput,
-               UnshiftedExp, AddRowSums, Log, DivideAccumulate, Weights, ScoreGradient, RowDots, ValueGradients,
-               GemmOver, ZeroOver, NoKeysOver, AddNormalised, AddRowDots, AddScoreGradient, Copy, PairProducts,
-               PairStatistics, PairWeights, PairSubtract, ScaleByWeights, PairAccumulate, PairScores,
+               WeightsAccumulate, NormaliseRows, NormaliseAndDrop, BlockSoftmax, MergeLse, JoinLse, MergeRows,
+               MergeOutput, UnshiftedExp, AddRowSums, Log, DivideAccumulate, Weights, ScoreGradient, RowDots,
+               ValueGradients, GemmOver, ZeroOver, NoKeysOver, AddNormalised, AddRowDots, AddScoreGradient, Copy,
+               PairProducts, PairStatistics, PairWeights, PairSubtract, ScaleByWeights, PairAccumulate, PairScores,
                PairValueGradients, PairWeightsAccumulate, PairSoftmax, PairRowDots, PairTimesColumn, PairDrop, PairHide,
                PairModify, PairBias, PairBiasGradient>;
 

@@ -57,6 +57,15 @@ TEST(LongRuns, OverKeysAreAsExactAsPlainAttention) {
     expect_as_exact_as_plain(p, schedule, "Bc", x, plain, exact);
 }
 
+/// Each group of keys rounds its lse once, and the merge of all rounds once, however many there are.
+TEST(LongRuns, LseOfManyGroupsOfKeysIsAsExactAsPlainAttention) {
+  Problem p = problem(16, 100003, 8, 8);
+  p.lse_required = true;
+  const auto x = random_matrices({{Q, {16, 8}}, {K, {100003, 8}}, {V, {100003, 8}}});
+  expect_as_exact_as_plain(p, "split_keys", "Bc", x, oracle::Dense<float>(p, x).forward(),
+                           oracle::Dense<double>(p, wide(x)).forward());
+}
+
 TEST(LongRuns, OverQueriesAreAsExactAsPlainAttention) {
   Problem p = problem(20003, 64, 32, 32);
   p.op = Operation::backward;

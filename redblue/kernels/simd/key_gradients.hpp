@@ -105,11 +105,10 @@ struct KeyStep {
     const V factor = V::all(static_cast<T>(scores.scale) * kLog2E<T>);
 #pragma GCC unroll 24
     for (int r = 0; r < R; ++r) {
-      // A row whose scores are all -inf has weights 0.
-      const T l = lse(q + r, 0);
-      const V shift = V::all(l == kMinusInf<T> ? kMinusInf<T> : -l * kLog2E<T>);
+      const ShiftByLse<V> by(lse(q + r, 0));
 #pragma GCC unroll 4
-      for (int v = 0; v < N; ++v) exp2(fma(c[r][v], factor, shift)).store(p + r * P.row_stride + v * V::kLanes);
+      for (int v = 0; v < N; ++v)
+        exp2(fma(c[r][v], factor, by.shift), by.one).store(p + r * P.row_stride + v * V::kLanes);
     }
     if (all.begin > first || all.end < first + N * V::kLanes) hide(q, R, first, N, p, P.row_stride);
     products(c, dO, q, panel.values, panel.width, first == 0 ? fetches_dO : FetchAhead{});

@@ -14,16 +14,17 @@ namespace redblue::kernel::simd {
 template <class V>
 struct Softcap {
   using T = typename V::T;
-  explicit Softcap(double cap) : cap_(V::all(static_cast<T>(cap))), inverse_(V::all(static_cast<T>(1 / cap))) {}
-  V operator()(V s) const { return cap_ * tanh(s * inverse_); }
+  explicit Softcap(double cap)
+      : cap_(V::all(static_cast<T>(cap))), power_(V::all(static_cast<T>(2 * kLog2E<double> / cap))) {}
+  V operator()(V s) const { return cap_ * tanh_of_power(s * power_); }
   V operator()(V s, V& derivative) const {
-    const V t = tanh(s * inverse_);
+    const V t = tanh_of_power(s * power_);
     derivative = V::all(T(1)) - t * t;
     return cap_ * t;
   }
 
  private:
-  V cap_, inverse_;
+  V cap_, power_;
 };
 
 /// Random words of dropout: of four keys in four vectors, where each lane has a counter of its own.

@@ -61,14 +61,13 @@ struct SparseGradients {
     alignas(64) T p[kKeys], ds[kKeys];
     const index_t n = keys_of_row(place, i, part, list);
     const ListedRows<V> keys{K}, values{Vv};
-    const T l = lse(i, 0);
-    const V factor = V::all(static_cast<T>(scale) * kLog2E<T>),
-            shift = V::all(l == kMinusInf<T> ? kMinusInf<T> : -l * kLog2E<T>), by = V::all(static_cast<T>(scale)),
-            d = V::all(D(i, 0));
+    const ShiftByLse<V> of(lse(i, 0));
+    const V factor = V::all(static_cast<T>(scale) * kLog2E<T>), by = V::all(static_cast<T>(scale)), d = V::all(D(i, 0));
     V most = V::zero();
     for (index_t j = 0; j < n; j += L) {
       const index_t count = std::min(L, n - j);
-      const V e = exp2(fma(keys.products(&Q(i, 0), list + j, count), factor, shift)).first_or(count, V::zero());
+      const V e =
+          exp2(fma(keys.products(&Q(i, 0), list + j, count), factor, of.shift), of.one).first_or(count, V::zero());
       const V dP = values.products(&dO(i, 0), list + j, count);
       most = max(most, e);
       e.store(p + j);

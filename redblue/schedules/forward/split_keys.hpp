@@ -8,7 +8,7 @@ namespace redblue::schedule {
 /// Flash-decoding (Dao et al. 2023). Each group writes its normalised outputs Og and their lse_g to slow memory; then
 /// O = SUM_g exp(lse_g - lse) Og.
 ///   reads G n_q (d + d_v + 1) + (d + d_v) A(Br)   writes (G + 1) n_q (d_v + 1)
-///   footprint that of flash, Br (d + d_v + 2 + Bc) + 1; the merge holds Br (d_v + 3) + 1, which is never more
+///   footprint that of flash, Br (d + d_v + 2 + Bc) + 1; the merge holds Br (d_v + 4) + 1, which is never more
 /// With G = 1 it is flash. Score functions without statistics: the merge is a sum, and lse, lse_g have no words.
 struct SplitKeysForward : Defaults {
   using Operands = ForwardOperands;
@@ -54,13 +54,13 @@ struct SplitKeysForward : Defaults {
     return limits.fit(footprint(x, parts), prefetch(x, parts)) ? parts : whole;  // wide statistics may not leave room
   }
 
-  /// A group's part is flash; merging the parts holds O_i and three statistics while a part of O streams past.
+  /// A group's part is flash; merging the parts holds O_i and four statistics while a part of O streams past.
   static std::vector<Phase> phases(const Sizes& x, Tiling t) {
     std::vector<Phase> list{{FlashForward::footprint(x, t.flash()), FlashForward::prefetch(x, t.flash())}};
     const index_t rows = std::min(t.Br, x.n_q);
     const Words word = x.word(SlowArray::Og);
     if (t.G > 1)
-      list.push_back({x.tile(SlowArray::O, rows, x.d_v) + 3 * x.statistic(SlowArray::lse, rows) + word, word});
+      list.push_back({x.tile(SlowArray::O, rows, x.d_v) + 4 * x.statistic(SlowArray::lse, rows) + word, word});
     return list;
   }
   static Words footprint(const Sizes& x, Tiling t) { return footprint_of(phases(x, t)); }
@@ -96,9 +96,10 @@ struct SplitKeysForward : Defaults {
     if (t.G == 1) return;
     m.each(blocks.count(), [&](auto& w, index_t i) {
       const Range I = blocks(i);
-      const auto O_i = w.alloc(x.O.rows(I)), ln = w.alloc(x.lse.rows(I));  // of the groups so far
-      const auto before = w.alloc(x.lse.rows(I)), share = w.alloc(x.lse.rows(I));
-      w.compute(kernel::SoftmaxInit{}, O_i, ln, before);
+      const Block rows = x.lse.rows(I);
+      const auto O_i = w.alloc(x.O.rows(I)), m_i = w.alloc(rows), l_i = w.alloc(rows);  // of the groups so far
+      const auto share = w.alloc(rows), before = w.alloc(rows);
+      w.compute(kernel::SoftmaxInit{}, O_i, m_i, l_i);
       for (index_t g = 0; g < t.G; ++g) {
         const auto O_g = w.stream(of_group(g, x.Og, I));
         if (x.shape.statistics() == 0) {
@@ -106,12 +107,12 @@ struct SplitKeysForward : Defaults {
           continue;
         }
         w.load_into(share, of_group(g, x.lse_g, I));
-        w.compute(kernel::MergeLse{}, ln, share,
-                  before);  // ln <- lse of all; the shares of this group and of those before
+        w.compute(kernel::JoinLse{}, share, m_i, l_i, before);
         w.compute(kernel::MergeRows{}, O_i, before, share, O_g);
       }
+      w.compute(kernel::SoftmaxFinish{x.shape.score}, O_i, m_i, l_i);
       w.store(O_i, x.O.rows(I));
-      w.store(ln, x.lse.rows(I));
+      w.store(m_i, rows);
     });
   }
 };
