@@ -60,17 +60,20 @@ void set_widths(plan::Options& o, const Problem& problem, DType element, DType w
     for (const SlowArray a : plan::arrays_of(of)) {
       index_t& width = o.width[index_of(a)];
       const bool statistic = a == SlowArray::lse, output = is_in(outputs, a), stored = output || is_in(inputs, a);
-      const auto wide = static_cast<index_t>(o.memory ? o.memory->fast.width[index_of(a)] : size_of(word));
+      const auto arithmetic = static_cast<index_t>(size_of(word));
+      // Parts are added in the type of the arithmetic.
+      const bool sum = !statistic && of == problem.op && adds_to(problem, a);
       if (width == 0) {
-        const bool given = !statistic && of == problem.op && adds_to(problem, a);
         const auto named = bytes_of(widths, name_of(a));
-        if (named && given && *named != wide)
-          throw InvalidProblem(fmt::format("width of {} = {}: an output that is added to has the width of sums, {}",
-                                           name_of(a), *named, wide));
+        if (named && sum && *named != arithmetic)
+          throw InvalidProblem(
+              fmt::format("width of {} = {}: an output that is added to has that of the arithmetic, {}", name_of(a),
+                          *named, arithmetic));
         o.minimise_bytes = o.minimise_bytes || named;
-        width = named.value_or(given ? wide : static_cast<index_t>(size_of(stored && !statistic ? element : word)));
+        width = named.value_or(stored && !statistic && !sum ? static_cast<index_t>(size_of(element)) : arithmetic);
       }
-      if (output) o.unfinished[index_of(a)] = std::max(width, wide);
+      const index_t wide = o.memory ? o.memory->fast.width[index_of(a)] : arithmetic;
+      if (output) o.unfinished[index_of(a)] = sum ? width : std::max(width, wide);
     }
   };
   set(problem.op);

@@ -19,9 +19,10 @@ std::vector<std::string> width_names(Operation op, bool in_bytes);
 /// memory; other arrays that they name have the width of their kind there.
 Residence residence_of(Operation op, DType operand, DType accumulator, const Widths& widths);
 /// Bytes per word of each array in slow memory, also of a forward pass that runs first: those of `widths`, else
-/// `element`; `word` for lse and workspace. Unfinished words of outputs are as wide as they are in Options::memory, or
-/// as `word`, and so are outputs that are added to. Bytes are minimised where Options::memory is given, or `widths`
-/// name an array.
+/// `element`; `word` for lse, workspace, and outputs that are given and added to, which a run takes in no other type.
+/// Unfinished words of other outputs are as wide as they are in Options::memory, or as `word`. Bytes are minimised
+/// where Options::memory is given, or `widths` name an array. Throws InvalidProblem where `widths` name an output that
+/// is added to, and another width than that.
 void set_widths(plan::Options& o, const Problem& problem, DType element, DType word, const Widths& widths);
 
 }  // namespace redblue

@@ -67,15 +67,6 @@ View<float> columns(View<float> m, index_t count) {
   return m;
 }
 
-template <class F>
-void on_every_isa(const F& f) {
-  for (const Isa isa : kIsas) {
-    if (!is_available(isa)) continue;
-    SCOPED_TRACE(name_of(isa));
-    f(implementations<float>(isa));
-  }
-}
-
 class LongSums : public testing::Test {
  protected:
   std::mt19937 random{20261122};

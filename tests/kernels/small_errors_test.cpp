@@ -9,15 +9,6 @@
 namespace redblue::kernel {
 namespace {
 
-template <class F>
-void on_every_isa(const F& f) {
-  for (const Isa isa : kIsas) {
-    if (!is_available(isa)) continue;
-    SCOPED_TRACE(name_of(isa));
-    f(implementations<float>(isa));
-  }
-}
-
 /// Of one key and one feature: m becomes the score.
 TEST(SmallErrors, OfASoftcapAreRelativeToTheScore) {
   constexpr index_t kQueries = 64;

@@ -1,4 +1,6 @@
 #pragma once
+#include <gtest/gtest.h>
+
 #include <limits>
 #include <random>
 #include <vector>
@@ -62,5 +64,15 @@ struct Laid {
     return m;
   }
 };
+
+/// f(implementations of fp32) for each instruction set of this processor.
+template <class F>
+void on_every_isa(const F& f) {
+  for (const Isa isa : kIsas) {
+    if (!is_available(isa)) continue;
+    SCOPED_TRACE(name_of(isa));
+    f(implementations<float>(isa));
+  }
+}
 
 }  // namespace redblue::kernel
