@@ -90,26 +90,31 @@ def page(found):
     kinds = collections.defaultdict(lambda: collections.defaultdict(list))
     for model_type, rows in found.items():
         kind, text = kind_of(rows)
-        kinds[kind][sentence(text) if kind == "refused" else text].append(model_type)
+        kinds[kind][sentence(text) if kind == "refused" else reason(text) if kind == "not made" else text].append(model_type)
+        for *_, result, text in rows if kind == "same" else ():
+            if result == "refused" and model_type not in kinds["in part"][sentence(text)]:
+                kinds["in part"][sentence(text)].append(model_type)
     count = lambda kind: sum(map(len, kinds[kind].values()))
     calls = collections.Counter(row[2] for rows in found.values() for row in rows)
     lines = [
         "# Every architecture of transformers",
         "",
-        f"`scripts/transformers_table.py` wrote this page, with transformers {transformers.__version__} and PyTorch "
-        f"{torch.__version__.split('+')[0]}. It walks",
-        "all configurations, makes each model tiny, and compares `attn_implementation=\"redblue\"` with the model's own eager",
-        "attention: without and with padding at the right and at the left, gradients, packed `position_ids`, tokens in two calls,",
-        "generation with dynamic and static caches (their layers slide where the model's do). [transformers.md](transformers.md)",
-        "says what that means.",
+        textwrap.fill(
+            f"`scripts/transformers_table.py` wrote this page, with transformers {transformers.__version__} and PyTorch "
+            f"{torch.__version__.split('+')[0]}. It walks all {len(found)} configurations, parts of larger models among them, makes "
+            'each model tiny, and compares `attn_implementation="redblue"` with the model\'s own eager attention: without padding, '
+            "with padding at the right and at the left, gradients, packed `position_ids`, tokens in two calls, and generation with "
+            "dynamic and static caches, whose layers slide where the model's do. [transformers.md](transformers.md) says what a "
+            "model gets.", 118, break_on_hyphens=False,
+        ),
         "",
         "| result | architectures |",
         "|---|---|",
-        f"| the same in all {calls['same']} calls | {count('same')} |",
+        f"| the same, in {calls['same']} calls | {count('same')} |",
         f"| refused, with a sentence | {count('refused')} |",
         f"| without attention | {count('none')} |",
         f"| silently different, or an error of another kind | {count('different') + count('fails')} |",
-        f"| cannot be made tiny by a rule for all | {count('not made')} |",
+        f"| not made tiny by rules for all | {count('not made')} |",
         "",
         f"In {calls['eager fails']} calls the model's own eager attention fails, or gives NaN; these are not compared.",
         "",
@@ -117,15 +122,15 @@ def page(found):
         "",
         listed(kinds["same"][""]),
     ]
-    for kind, title in (("refused", "Refused"), ("different", "Different"), ("fails", "Errors")):
+    for kind, title in (("refused", "Refused"), ("in part", "Refused in some calls"), ("different", "Different"), ("fails", "Errors")):
         if kinds[kind]:
             lines += ["", f"## {title}"]
             for text, names in sorted(kinds[kind].items()):
                 lines += ["", *("    " + line for line in textwrap.wrap(text, 110)), "", listed(names)]
     if kinds["none"]:
         lines += ["", "## Without attention", "", listed(kinds["none"][""])]
-    lines += ["", "## Not made tiny", "", "| architecture | what its code said |", "|---|---|"]
-    lines += [f"| {name} | `{reason(text)}` |" for text, names in kinds["not made"].items() for name in names]
+    lines += ["", "## Not made tiny", "", "| what its code said | architectures |", "|---|---|"]
+    lines += [f"| `{text}` | {', '.join(sorted(names))} |" for text, names in sorted(kinds["not made"].items())]
     return "\n".join(lines) + "\n", count("different") + count("fails")
 
 

@@ -23,9 +23,9 @@ from .torch import attention
 
 #: What models of transformers pass along that changes no score here: the mask has it already, or other parts of a model want it.
 _OF_OTHERS = frozenset((
-    "cache_position", "cu_seq_lens_k", "cu_seq_lens_q", "deterministic", "input_ids", "logits_to_keep", "max_length_k", "max_length_q",
-    "num_items_in_batch", "output_attentions", "output_hidden_states", "output_router_logits", "position_ids", "return_dict", "seq_idx",
-    "sliding_window", "use_cache",
+    "cache_position", "cu_seq_lens_k", "cu_seq_lens_q", "deterministic", "grid_thw", "input_ids", "logits_to_keep", "max_length_k",
+    "max_length_q", "num_items_in_batch", "output_attentions", "output_hidden_states", "output_router_logits", "position_ids",
+    "return_dict", "seq_idx", "sliding_window", "use_cache",
 ))  # fmt: skip
 
 _INSTEAD = 'choose attn_implementation="eager" for this model'
@@ -55,7 +55,7 @@ def _refusing(accepted: Any) -> Any:
                 instead += ', or "sdpa" inside redblue.use()'
             raise Unsupported(
                 f'attn_implementation="redblue": {type(self).__name__} has attention of its own and calls none by name; {instead}; '
-                'where it is part of a larger model give a dict, as {"": "redblue", "vision_config": "eager"}'
+                'where it is part of a larger model give a dict of all parts, as {"text_config": "redblue", "vision_config": "eager"}'
             )
         return accepted(self, requested_attention, *arguments, **options)
 
@@ -96,22 +96,24 @@ def attend(
     if indices is not None:
         attention_mask = _of_indices(indices, attention_mask, query, key)
     options = {"scale": scaling, "softcap": softcap or 0.0, "sinks": sinks, "dropout": dropout}
-    empty = None
+    empty = found = None
     if type(attention_mask) is RuleMask:
         found = rules.options_of(attention_mask, query, key, position_bias)
-        if found is not None and found.empty is not None and _recorded(position_bias, query if softcap else None):
-            found = None  # rows that see no key have gradients that only numbers give
         if found is None:
             attention_mask = attention_mask.numbers()
         elif found.packed is not None:
             return _packed(query, key, value, found, options), None
         else:
             options.update(found.options)
-            attention_mask, position_bias, empty = None, found.bias, found.empty
-    bias = _sum(attention_mask, position_bias, query, key)
+            attention_mask, bias, empty = None, found.bias, found.empty
+    if found is None:
+        bias = _sum(attention_mask, position_bias, query, key)
     o = attention(query, key, value, bias=bias, **options)
     if empty is not None and sinks is None:
-        o = _means_of(query, key, value, empty, scaling, o)
+        if _recorded(position_bias, query if softcap else None):
+            o = _eager_rows(query, key, value, empty, scaling, softcap, position_bias, o)
+        else:
+            o = _means_of(query, key, value, empty, scaling, o)
     return o.transpose(1, 2).contiguous(), None
 
 
@@ -150,6 +152,21 @@ def _means_of(q: Tensor, k: Tensor, v: Tensor, empty: Tensor, scale: Any, o: Ten
         means = means + (moved - moved.detach())
     means = means.expand(*grouped.shape[:-1], v.shape[-1]).flatten(1, 2)
     return torch.where(empty[:, None, :, None], means, o)
+
+
+def _eager_rows(
+    q: Tensor, k: Tensor, v: Tensor, empty: Tensor, scale: Any, softcap: Optional[float], bias: Optional[Tensor], o: Tensor
+) -> Tensor:  # fmt: skip
+    """The same rows where a softcap or a position bias has gradients: as eager attention computes them."""
+    rows = empty.any(0).nonzero().flatten()
+    k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], 1) for x in (k, v))
+    scores = q[:, :, rows] @ k.mT * (q.shape[-1] ** -0.5 if scale is None else scale)
+    if softcap:
+        scores = softcap * torch.tanh(scores / softcap)
+    if bias is not None:
+        scores = scores + (bias if bias.shape[-2] == 1 else bias[..., rows, :])
+    means = torch.softmax(scores + torch.finfo(scores.dtype).min, -1) @ v
+    return o.index_copy(2, rows, torch.where(empty[:, None, rows, None], means, o[:, :, rows]))
 
 
 def _sum(mask: Any, position_bias: Optional[Tensor], query: Tensor, key: Tensor) -> Optional[Tensor]:

@@ -220,7 +220,7 @@ def options_of(mask: RuleMask, query: Tensor, key: Tensor, position_bias: Option
         return Found(options, rules.keep[:, None, None, :], empty)
     if lengths is not None and many:
         return Found({**options, "seqused_k": lengths * (query.shape[0] // batch)}, position_bias, empty)
-    return Found({}, position_bias + mask.numbers())
+    return Found({}, position_bias + mask.numbers(), empty)
 
 
 def _edges(rules: Rules, n_q: int, n_k: int) -> dict:

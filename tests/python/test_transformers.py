@@ -46,7 +46,20 @@ def test_a_model_gets_what_its_eager_attention_gets(monkeypatch, model_type):
     assert found and {result for _, _, result, _ in found} == {"same"}, [row for row in found if row[2] != "same"]
 
 
-@pytest.mark.parametrize("model_type, said", [("bloom", 'attention of its own .* choose "eager"; '), ("falcon", r'"sdpa" inside redblue.use\(\)')])
+@pytest.mark.parametrize("changed", [{"attention_mask": None}, {"scaling": 0.2}, {"position_bias": None}])
+def test_the_walk_sees_what_is_left_out(monkeypatch, changed):
+    """A mask, a scale, a position bias."""
+    right = glue.attend
+
+    def wrong(module, query, key, value, attention_mask, **options):
+        return right(module, query, key, value, **{"attention_mask": attention_mask, **options, **changed})
+
+    monkeypatch.setattr(glue, "attend", wrong)
+    found = walk_models.walk("t5")
+    assert {result for _, scenario, result, _ in found if scenario in ("right", "left gradients")} == {"different"}
+
+
+@pytest.mark.parametrize("model_type, said", [("bloom", 'attention of its own .* choose "eager"; where'), ("falcon", r'"sdpa" inside redblue.use\(\)')])
 def test_models_with_attention_of_their_own_refuse_the_name(model_type, said):
     """Before, they computed without redblue and without a word, and some of them took its masks for numbers."""
     config = walk_models.tiny_config(model_type)
@@ -68,10 +81,11 @@ class Module:  # what a layer of transformers is, for its attention function
     training = False
 
 
-def eager(q, k, v, mask=None, bias=None, scale=None):
+def eager(q, k, v, mask=None, bias=None, scale=None, softcap=None):
     groups = q.shape[1] // k.shape[1]
     k, v = (x.repeat_interleave(groups, 1) for x in (k, v))
     scores = q @ k.mT * (q.shape[-1] ** -0.5 if scale is None else scale)
+    scores = scores if softcap is None else softcap * torch.tanh(scores / softcap)
     scores = scores if bias is None else scores + bias
     scores = scores if mask is None else scores + mask
     return (scores.softmax(-1) @ v).transpose(1, 2)
@@ -126,10 +140,10 @@ def inputs_of(n_q, n_k):
     return [torch.randn(shape, dtype=torch.float64, requires_grad=True) for shape in shapes]
 
 
-@pytest.mark.parametrize("biased", [False, True])
+@pytest.mark.parametrize("biased, softcap", [(False, None), (True, None), (False, 0.8)])
 @pytest.mark.parametrize("padding", PADDING)
 @pytest.mark.parametrize("name", MASKS)
-def test_masks_by_rule_are_those_of_eager_attention(many, name, padding, biased):
+def test_masks_by_rule_are_those_of_eager_attention(many, name, padding, biased, softcap):
     """Outputs and gradients, rows of padding that see no key among them; with a position bias, and its gradient."""
     if name.startswith("packed") and padding != "no padding":
         pytest.skip("transformers takes no padding beside packed sequences")
@@ -138,10 +152,10 @@ def test_masks_by_rule_are_those_of_eager_attention(many, name, padding, biased)
     assert (type(mask) is rules.RuleMask) == MASKS[name][-1]
     inputs = inputs_of(*MASKS[name][:2])
     bias = torch.randn(1, 4, *MASKS[name][:2], dtype=torch.float64, requires_grad=True) if biased else None
-    got, wanted = glue.attend(Module(), *inputs, mask, position_bias=bias)[0], eager(*inputs, want, bias)
+    got, wanted = glue.attend(Module(), *inputs, mask, position_bias=bias, softcap=softcap)[0], eager(*inputs, want, bias, softcap=softcap)
     torch.testing.assert_close(got, wanted)
     do = torch.randn_like(wanted)
-    if biased or not MASKS[name][-1]:  # rows of lowest numbers in a bias have other gradients
+    if not MASKS[name][-1]:  # rows of lowest numbers in a bias have other gradients
         do *= (want > -1).any(-1).mT[..., None] if want.shape[0] > 1 else 1
     of = [*inputs, bias] if biased else inputs
     for g, w in zip(torch.autograd.grad(got, of, do), torch.autograd.grad(wanted, of, do)):

@@ -11,8 +11,8 @@ import torch
 import transformers
 from transformers.models.auto import configuration_auto, modeling_auto
 
-HIDDEN, HEADS, GROUPS, HEAD_DIM, INNER, LAYERS, VOCABULARY, POSITIONS = 32, 4, 2, 8, 64, 2, 160, 96
-MOST_PARAMETERS = 20_000_000
+HIDDEN, HEADS, GROUPS, HEAD_DIM, INNER, LAYERS, VOCABULARY, POSITIONS = 64, 4, 2, 16, 96, 2, 160, 128
+MOST_PARAMETERS = 100_000_000
 WINDOW = 4
 
 #: What each field becomes, the first that matches. Names as the configurations of transformers have them.
@@ -45,6 +45,7 @@ _SIZES = [
     (r"^(mamba_d_state|ssm_state_size|state_size)$", 8),
     (r"^(chunk_size|mamba_chunk_size)$", 8),
     (r"^(index_topk)$", 4),
+    (r"^num_kv_shared_layers$", 0),
     (r"^(num_queries|num_object_queries)$", 6),
     (r"^(num_mel_bins|num_mel_channels|feature_size)$", 16),
 ]  # fmt: skip
@@ -85,6 +86,10 @@ def _kept_layers(fields):
     return count, sorted(kept)
 
 
+#: Where a configuration says nothing, and its models want a number.
+_MISSING = {"head_dim": HEAD_DIM, "vocab_size": VOCABULARY, "num_experts_per_tok": 2, "n_routed_experts": 4, "n_shared_experts": 1,
+            "num_key_value_heads": HEADS}  # fmt: skip
+
 _KINDS = ("layer_types", "layers_block_type", "block_types")
 
 
@@ -112,10 +117,18 @@ def shrink(fields, next_token, keep=()):
             found.pop(name)
     if type(fields.get("head_dim")) is int and fields["head_dim"] == fields.get("qk_rope_head_dim"):
         found["head_dim"] = found["qk_rope_head_dim"]
-    if "attn_layer_indices" in found:
-        found["attn_layer_indices"] = [LAYERS - 1]
-    if set(found.get("layer_types") or ()) == {"mamba"}:
-        found["layer_types"][-1] = "attention"
+    if "tokens" in keep:
+        found |= {name: i for i, name in enumerate(("pad_token_id", "mask_token_id", "bos_token_id")) if found.get(name, 0) is None}
+    for name, value in _MISSING.items():
+        if name in found and found[name] is None:
+            found[name] = value
+    for name, value in (("attn_layer_indices", [LAYERS - 1]), ("attn_layer_offset", 1), ("attn_layer_period", 2)):
+        if name in found:
+            found[name] = value
+    if set(found.get("layer_types") or ()) <= {"linear_attention", "mamba"} and found.get("layer_types"):
+        found["layer_types"][-1] = "full_attention"
+    if isinstance(found.get("block_types"), list) and len(found["block_types"]) > found.get("num_hidden_layers", 0):
+        found["num_hidden_layers"] = len(found["block_types"])
     if isinstance(fields.get("per_layer_config"), dict):
         of = {int(i): x for i, x in fields["per_layer_config"].items()}
         found["per_layer_config"] = {new: shrink(of[i], next_token, keep) for new, i in enumerate(kept) if i in of}
