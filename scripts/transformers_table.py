@@ -31,7 +31,7 @@ def walk(model_type):
     child.start()
     theirs.close()
     try:
-        found = ours.recv() if ours.poll(LIMIT) else [("", "", "fails", f"takes more than {LIMIT} seconds")]
+        found = ours.recv() if ours.poll(LIMIT) else [("", "", "not made", f"more than {LIMIT} seconds")]
     except EOFError:
         found = [("", "", "fails", "its process ends")]
     child.kill()
@@ -112,7 +112,7 @@ def page(found):
         "|---|---|",
         f"| the same, in {calls['same']} calls | {count('same')} |",
         f"| refused, with a sentence | {count('refused')} |",
-        f"| without attention | {count('none')} |",
+        f"| no attention called, in the tiny form | {count('none')} |",
         f"| silently different, or an error of another kind | {count('different') + count('fails')} |",
         f"| not made tiny by rules for all | {count('not made')} |",
         "",
@@ -128,7 +128,7 @@ def page(found):
             for text, names in sorted(kinds[kind].items()):
                 lines += ["", *("    " + line for line in textwrap.wrap(text, 110)), "", listed(names)]
     if kinds["none"]:
-        lines += ["", "## Without attention", "", listed(kinds["none"][""])]
+        lines += ["", "## No attention called", "", listed(kinds["none"][""])]
     lines += ["", "## Not made tiny", "", "| what its code said | architectures |", "|---|---|"]
     lines += [f"| `{text}` | {', '.join(sorted(names))} |" for text, names in sorted(kinds["not made"].items())]
     return "\n".join(lines) + "\n", count("different") + count("fails")

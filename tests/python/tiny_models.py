@@ -231,6 +231,8 @@ def spread(model):
             p.normal_(0, 1.0 if "embed" in name or "bias" in name else 1.3 / fan**0.5, generator=generator)
         elif "bias" in name or "sink" in name:
             p.normal_(0, 0.3, generator=generator)
+        else:  # some are left as memory was
+            p.copy_(torch.where(p.isfinite() & (p.abs() < 20), p, 1.0))
 
 
 def parameters_of(model):
