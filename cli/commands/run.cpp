@@ -326,7 +326,6 @@ int run_command(const RunFlags& flags) {
   const LoadedInputs loaded(flags.files, kind);
   Problem problem = loaded.problem(kind);
   const std::vector<std::string> unused = unused_by(flags, loaded, kind);
-  if (!flags.quiet && !unused.empty()) note(unused_text(flags.files, unused));
   flags.mask.apply_patterns(problem, flags.planner);
   flags.planner.apply_to(problem);
   problem.validate();
@@ -380,6 +379,7 @@ int run_command(const RunFlags& flags) {
   std::optional<file::AtomicFile> certificate;
   if (flags.certificate) certificate.emplace(*flags.certificate);
   const plan::Plan plan = plan_of(problem, tensors);
+  if (!flags.quiet && !unused.empty()) note(unused_text(flags.files, unused));
   const Ram ram = ram_of(plan, tensors, options);
   if (!flags.quiet && ram.worth_saying()) note("this run takes " + ram.text());
 

@@ -53,7 +53,7 @@ struct About {
   /// Does it belong to a forward pass and its gradient together? One problem may describe both passes, so that
   /// validate() lets it stand where only the other pass heeds it.
   bool of_both_passes = false;
-  /// Does it say anything about this problem? By default, where it is not what it is by default.
+  /// Does it say anything about this problem? Null: it does where it differs from its default.
   bool (*matters)(const Struct&) = nullptr;
 };
 

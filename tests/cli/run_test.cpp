@@ -102,7 +102,7 @@ TEST(Cli, RunSaysWhatIsWrongWithANumberOfThreads) {
     EXPECT_EQ(f.exit_code, 2);
     for (const std::string& s : said) EXPECT_THAT(f.err, HasSubstr(s));
   };
-  expect({"--threads", "0"}, "", {"--threads 0", "from 1 on"});
+  expect({"--threads", "0"}, "", {"--threads 0", "give a number from 1 to"});
   expect({"--threads", "two"}, "", {"--threads", "two"});
   expect({"--threads", "99999999999"}, "", {"--threads 99999999999: there "});
   EXPECT_EQ(w.run(args, "export REDBLUE_THREADS=;").exit_code, 0);  // as if it were not set

@@ -10,7 +10,7 @@
 /// ceil(n_q/a) n_k and ceil(n_k/b) n_q.
 ///   reads  tile w (B(b) + A(a))   panel w (n_q + A(a))
 ///   footprint  tile a b + min(a, b) + 1 + stats a   panel a (w + stats + b) + 1
-/// Of a tile that holds hidden pairs only the bounding box of the others is multiplied. Under a pattern there are
+/// A tile that holds hidden pairs is multiplied over the bounding box of the others only. Under a pattern there are
 /// panels only: the keys of a tile pass run by run, each with the rows from the first to the last that see one of them.
 namespace redblue::schedule {
 
