@@ -397,7 +397,8 @@ static void test_wrong_patterns(void) {
   WRONG_USE(p.n_q = 3, "pattern 0 is of 2 queries and the problem has n_q = 3");
   WRONG_USE(p.order = 5, "order = 5 is no redblue_pattern_order");
   WRONG_USE(p.order = -1, "order = -1 is no redblue_pattern_order");
-  WRONG_USE((p.patterns = NULL, p.n_patterns = 0, p.order = REDBLUE_ORDER_RCM), "order rcm: it is the order of a pattern");
+  WRONG_USE((p.patterns = NULL, p.n_patterns = 0, p.order = REDBLUE_ORDER_RCM),
+            "order rcm: it is the order of a pattern");
   redblue_pattern_destroy(pattern);
 }
 
