@@ -69,6 +69,7 @@ class Shapes : public Archive {
   std::string_view format() const override { return ""; }
   std::vector<Entry> entries() const override {
     std::vector<Entry> list;
+    list.reserve(entries_.size());
     for (const auto& [name, entry] : entries_) list.push_back(entry);
     return list;
   }

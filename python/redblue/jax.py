@@ -78,7 +78,7 @@ def attention(
         if not hasattr(x, "dtype") and (x is not None or name in "qkv"):
             raise TypeError(f"{name} is a {type(x).__name__}: give an array of JAX or NumPy")
     if options.get("threads") is None:
-        options["threads"] = default_threads()
+        options["threads"] = default_threads() or None  # 0: those of the pool
     # Each value comes with its text: JAX holds 300 and 300.0 equal, and would not trace, and so judge, the second.
     values = {name: _hashable(name, options[name]) for name in sorted(options) if options[name] is not None}
     fixed = tuple((name, value, repr(value)) for name, value in values.items())

@@ -47,6 +47,7 @@ constexpr std::string_view kPolynomials =
 /// One sentence: how the method that was probably meant is written, or which methods there are.
 [[noreturn]] void refuse(std::string_view text) {
   std::vector<std::string_view> names;
+  names.reserve(kForms.size());
   for (const auto& [name, form] : kForms) names.push_back(name);
   const std::string name(text.substr(0, text.find_first_of(":,")));
   const std::string meant = nearest(name, names);

@@ -162,7 +162,7 @@ void Problem::require_patterns() const {
 }
 
 void Problem::take_order(std::optional<PatternOrder> asked) {
-  if (asked && patterns.empty())
+  if (asked && *asked != PatternOrder::natural && patterns.empty())
     throw InvalidProblem(fmt::format(
         "order {}: it is the order of a pattern's queries and keys, and there is no pattern; give one, or no order",
         name_of(*asked)));

@@ -61,7 +61,7 @@ def test_numbers_of_threads():
 @needs_program
 def test_an_order_without_a_pattern():
     q = q_of(4)
-    for order in ("natural", "rcm", "in-place"):
+    for order in ("rcm", "in-place"):
         text = f"order {order}: it is the order of a pattern's queries and keys, and there is no pattern; give one, or no order"
         assert refused(lambda: redblue.attention(q, q, q, order=order)) == text
         assert refused(lambda: redblue.plan(n=4, d=4, M=99, order=order, causal=True)) == text
