@@ -272,7 +272,7 @@ void Problem::require_part() const {
   require(!modifiers().any() && !masked() && !several() && patterns.empty(),
           "two states meet row by row; it knows no mask, no sequences and no modifiers");
   require(kv_heads.value_or(heads) == heads,
-          fmt::format("kv_heads = {}: it has no keys, so kv_heads = heads = {}", *kv_heads, heads));
+          fmt::format("kv_heads = {}: it has no keys, so kv_heads = heads = {}", kv_heads.value_or(heads), heads));
   require(
       n_k == 1 && d == 1,
       fmt::format("n_k = {} and d = {}: it has no keys, and queries without features; leave them out (1 and 1), and "
