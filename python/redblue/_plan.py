@@ -43,10 +43,10 @@ class Plan:
     flops, reason, rows (all ranked schedules; may_be_chosen: does the planner consider it?), refused, bounds, forward (the
     forward plan that runs first, if any), compute, threads, ... prefetch (words) is the room for second buffers that
     double_buffer leaves, beside the footprint; under memory footprint_bytes, prefetch_bytes, bytes (that move) and
-    bound_bytes are numbers, too. Sequences of some shapes
-    may have tiles of their own: own_tilings has their rows, keys, edges of the mask, and tiling; `tiling` is that of the
-    largest and of all others. index_words (read) and index_footprint (resident) are those of the list that a pattern is given
-    as, and part of no other number; dense is the row of forming all pairs and masking them, where a pattern is such a list.
+    bound_bytes are numbers, too. Sequences of some shapes may have tiles of their own: own_tilings has their rows, keys,
+    edges of the mask, and tiling; `tiling` is that of the largest and of all others. index_words (read) and index_footprint
+    (resident) are those of the list that a pattern is given as, and part of no other number; dense is the row of forming
+    all pairs and masking them, where a pattern is such a list.
     A plan does not change: no attribute can be set, and its lists and dicts are copies.
     """
 
@@ -249,8 +249,8 @@ def plan(op: str = "forward", *, tolerance: Optional[float] = None, range: Optio
     given: attention of bfloat16 may take bf16, which `explain` says of arrays. M asks for the fewest words in that many
     words of fast memory, memory for the fewest bytes in that many bytes; without both the plan of least time on this
     machine is made. `forward_given=False`: a gradient's forward pass is planned, too. `accumulate=True`: outputs are given
-    and added to, as `attention_partial` does. For a
-    kernel of your own, as the options of `redblue plan` with these names (docs/cli.md):
+    and added to, as `attention_partial` does. For a kernel of your own there are these, which are options of `redblue plan`
+    (docs/cli.md):
 
     multiple        {"q": 16, "k": 16, "f": 8}: tile sizes are multiples of these (queries, keys, features)
     width           {"O": 4, ...}: bytes of a word of these arrays, others as dtype; the bytes that move are then fewest.

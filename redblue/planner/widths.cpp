@@ -92,8 +92,7 @@ bool minimises_bytes(const Options& o) { return has_widths(o) && o.minimise_byte
 index_t unfinished_width(const Options& o, Operation op, SlowArray a) {
   const index_t width = o.width[index_of(a)];
   // lse may be read when it is finished, and has one width.
-  const auto outputs = outputs_of(op);
-  const bool may_be_unfinished = a != SlowArray::lse && std::ranges::find(outputs, a) != outputs.end();
+  const bool may_be_unfinished = a != SlowArray::lse && is_in(outputs_of(op), a);
   return may_be_unfinished ? std::max(width, o.unfinished[index_of(a)]) : width;
 }
 

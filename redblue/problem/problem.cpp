@@ -244,9 +244,9 @@ std::string Problem::approximate_text() const {
 void Problem::require_offset_of_part(bool something_counts) const {
   if (something_counts && !causal_offset)
     throw InvalidProblem(
-        "causal_offset (Python's alignment, the program's --causal-offset): for a part of the keys give a number, n_k "
-        "- "
-        "n_q - s for the part that begins at key s of n_k: query i sees the keys j <= i + causal_offset of this part");
+        "causal_offset (Python's alignment, the program's --causal-offset): for a part of the keys give a number, "
+        "n_k - n_q - s for the part that begins at key s of n_k: query i sees the keys j <= i + causal_offset of this "
+        "part");
 }
 
 void Problem::require_accumulate() const {
