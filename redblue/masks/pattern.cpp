@@ -245,19 +245,6 @@ Pattern::Pattern(RunLists rows, index_t n_k)
   if (are_intervals(rows_, n_k)) pairs_before_key_ = held_before(keys_);
 }
 
-Words Pattern::visited(Visits& known, index_t size, const RunLists& others, const RunLists& cut,
-                       bool ragged_first) const {
-  const std::lock_guard lock(mutex_);
-  const auto found = known.find(size);
-  if (found != known.end()) return found->second;
-  if (!is_intervals()) return known[size] = blocks_met(others, cut.size(), size, ragged_first);
-  Words sum;
-  const index_t n = cut.size(), first = ragged_first ? n - (ceil_div(n, size) - 1) * size : size;
-  for (index_t begin = 0, end = std::min(first, n); begin < n; begin = end, end = std::min(end + size, n))
-    sum += interval(cut, {begin, end}, others.size()).size();
-  return known[size] = sum;
-}
-
 namespace {
 
 /// envelope_of() for lists that hold bits.
@@ -349,56 +336,6 @@ Words count_of(const RunLists& lists) {
     count += one * part.size();
   });
   return count;
-}
-
-Words blocks_met(const RunLists& lists, Range part, index_t n, index_t size, bool ragged_first) {
-  const index_t shift = ragged_first ? (size - n % size) % size : 0;
-  const bool small = n + size < (index_t{1} << 32);  // then a division takes a fraction of the time
-  const auto block_of = [&](index_t i) {
-    return small ? static_cast<index_t>(static_cast<std::uint32_t>(i) / static_cast<std::uint32_t>(size)) : i / size;
-  };
-  Words met;
-  lists.for_groups(part, [&](Range same, std::span<const Range> runs) {
-    index_t last = -1, blocks = 0;
-    for (const Range& run : runs) {
-      if (run.end + shift <= (last + 1) * size) continue;  // in a block that is counted: a division saved
-      const index_t from = std::max(block_of(run.begin + shift), last + 1), to = block_of(run.end - 1 + shift);
-      blocks += to - from + 1;
-      last = to;
-    }
-    met += Words(blocks) * same.size();
-  });
-  return met;
-}
-
-MostInBlock most_in_block(const RunLists& lists, index_t n, index_t size, bool ragged_first) {
-  const Blocks blocks{n, size, ragged_first};
-  const index_t shift = ragged_first ? blocks.count() * size - n : 0;
-  MostInBlock most;
-  const auto of = [&](Range block) -> index_t& { return block.size() == size ? most.whole : most.ragged; };
-  lists.for_groups([&](Range part, std::span<const Range> runs) {
-    if (lists.holds_bits() && size >= kWordBits) {
-      for (index_t i = 0; i < blocks.count(); ++i)
-        of(blocks(i)) = std::max(of(blocks(i)), lists.count(part.begin, blocks(i)));
-      return;
-    }
-    Range block;
-    index_t in_block = 0;
-    index_t* so_far = &most.whole;
-    for (const Range& run : runs)
-      for (index_t j = run.begin; j < run.end;) {
-        if (j >= block.end) {
-          block = blocks((j + shift) / size);
-          in_block = 0;
-          so_far = &of(block);
-        }
-        const index_t end = std::min(run.end, block.end);
-        in_block += end - j;
-        j = end;
-        *so_far = std::max(*so_far, in_block);
-      }
-  });
-  return most;
 }
 
 Words block_index_words(const RunLists& lists) {

@@ -16,6 +16,7 @@
 
 #include "redblue/language/range.hpp"
 #include "redblue/language/words.hpp"
+#include "redblue/masks/blocks.hpp"
 
 /// Who sees whom where no interval for each row says it: patterns as runs, ranges of neighbours. Nothing of size
 /// n_q x n_k is touched unless that much is written in runs.
@@ -132,10 +133,18 @@ class Pattern : public std::enable_shared_from_this<Pattern> {
   const RunLists& rows() const { return rows_; }
   const RunLists& keys() const { return keys_; }
 
-  /// A(a) and B(b) of docs/model.md: blocks of `a` rows, of which the ragged one is the first, and the keys that they
-  /// see; blocks of b keys and the rows that see one. Kept for the next time.
-  Words visited_keys(index_t a) const { return visited(visited_keys_, a, keys_, rows_, true); }
-  Words visited_rows(index_t b) const { return visited(visited_rows_, b, rows_, keys_, false); }
+  /// Blocks of at most `a` rows, and of at most b keys, one of them as large as that. They are cut from the last row
+  /// on, from the first one on, or where neighbours cease to see alike: so that the blocks meet the fewest of the
+  /// other side. Blocks of rows of intervals are cut from the last row on, those of keys from the first key on.
+  Blocks row_blocks(index_t a) const { return cut(row_cuts_, a, true).blocks; }
+  Blocks key_blocks(index_t b) const { return cut(key_cuts_, b, false).blocks; }
+  /// A(a) and B(b) of docs/model.md: the keys that these blocks of rows see, and the rows that see these blocks of
+  /// keys, added up. Kept for the next time.
+  Words visited_keys(index_t a) const { return cut(row_cuts_, a, true).visits; }
+  Words visited_rows(index_t b) const { return cut(key_cuts_, b, false).visits; }
+  /// SUM |I| kappa_I and SUM |J| rho_J over these blocks.
+  Words pairs_of_row_blocks(index_t a) const { return pairs_of_blocks(a, true); }
+  Words pairs_of_key_blocks(index_t b) const { return pairs_of_blocks(b, false); }
 
   /// What a walk over the pattern finds, kept as long as the pattern: `walk` is its name, `key` all that it depends on
   /// beside the pattern, make() walks. A name has one type.
@@ -186,17 +195,23 @@ class Pattern : public std::enable_shared_from_this<Pattern> {
   static index_t between(const std::vector<index_t>& before, Range part) {
     return before[static_cast<std::size_t>(part.end)] - before[static_cast<std::size_t>(part.begin)];
   }
-  using Visits = std::unordered_map<index_t, Words>;
-  /// What the blocks of this size, into which rows or keys are cut, visit: `cut` are the lists of that side, `others`
-  /// those of the other side.
-  Words visited(Visits& known, index_t size, const RunLists& others, const RunLists& cut, bool ragged_first) const;
+  struct Cut {
+    std::vector<index_t> begins;  ///< of uneven blocks
+    Blocks blocks;
+    Words visits;
+  };
+  using Cuts = std::unordered_map<index_t, Cut>;
+  /// How rows, or keys, are cut into blocks of this size.
+  const Cut& cut(Cuts& known, index_t size, bool rows) const;
+  Cut cheapest_cut(index_t size, bool rows) const;
+  Words pairs_of_blocks(index_t size, bool rows) const;
 
   RunLists rows_;
   RunLists keys_;
   std::vector<index_t> before_;            ///< pairs in the rows before each, and at the end all
   std::vector<index_t> pairs_before_key_;  ///< the same of keys, where is_intervals()
   mutable std::mutex mutex_;               ///< of what is kept
-  mutable Visits visited_keys_, visited_rows_;
+  mutable Cuts row_cuts_, key_cuts_;
   mutable std::map<std::pair<std::string_view, Key>, std::any> found_;
 };
 
@@ -206,19 +221,14 @@ Range envelope_of(const RunLists& lists, Range part, Range window);
 std::vector<Range> union_of(const RunLists& lists, Range part);
 /// How many all lists hold together.
 Words count_of(const RunLists& lists);
-/// n things that `lists` speak of are cut into blocks of `size`, the ragged block first or last: how many blocks meet
-/// each list, summed over the lists of `part`. With the rows that see each key: A(size) of docs/model.md.
-Words blocks_met(const RunLists& lists, Range part, index_t n, index_t size, bool ragged_first);
-inline Words blocks_met(const RunLists& lists, index_t n, index_t size, bool ragged_first) {
-  return blocks_met(lists, {0, lists.size()}, n, size, ragged_first);
+/// The things that `lists` speak of are cut into blocks: how many blocks meet each list, summed over the lists of
+/// `part`, or over all. With the rows that see each key: A(size) of docs/model.md.
+Words blocks_met(const RunLists& lists, Range part, const Blocks& blocks);
+inline Words blocks_met(const RunLists& lists, const Blocks& blocks) {
+  return blocks_met(lists, {0, lists.size()}, blocks);
 }
-
-/// The most that one of the lists holds of one block of `size` of those n things: of whole blocks, and of the ragged
-/// one.
-struct MostInBlock {
-  index_t whole = 0, ragged = 0;
-};
-MostInBlock most_in_block(const RunLists& lists, index_t n, index_t size, bool ragged_first);
+/// The most that one of the lists holds of one of these blocks.
+MostBySize most_in_block(const RunLists& lists, const Blocks& blocks);
 /// The words of the index of a pattern that is given by blocks: one for each block that holds a pair, one for each row
 /// of blocks, and one more.
 Words block_index_words(const RunLists& lists);

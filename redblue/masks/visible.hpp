@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "redblue/language/words.hpp"
+#include "redblue/masks/blocks.hpp"
 #include "redblue/masks/mask.hpp"
 
 /// Sums of visible keys over blocks of rows, and of rows over blocks of keys, in closed form: O(log n), for n up to
@@ -62,20 +63,6 @@ inline Words clamped_sum(const Series& s, index_t group, index_t shift, index_t 
 }
 }  // namespace detail
 
-/// n rows or keys cut into blocks of `size`; the ragged block is the last one, or the first.
-struct Blocks {
-  index_t n = 0;
-  index_t size = 1;
-  bool ragged_first = false;
-
-  constexpr index_t count() const { return ceil_div(n, size); }
-  constexpr Range operator()(index_t i) const {
-    if (!ragged_first) return {i * size, std::min(n, (i + 1) * size)};
-    const index_t end = n - (count() - 1 - i) * size;
-    return {std::max<index_t>(0, end - size), end};
-  }
-};
-
 /// Keys or rows that a block meets: neighbours, or the runs of a pattern.
 class Runs {
  public:
@@ -122,9 +109,14 @@ struct Pairs {
     return Runs(union_of(mask.pattern->keys(), keys));
   }
 
-  /// Blocks of `a` rows. Under a mask the ragged one is the first: blocks then see fewer keys.
-  constexpr Blocks row_blocks(index_t a) const { return {n_q, a, !mask.full()}; }
-  constexpr Blocks key_blocks(index_t b) const { return {n_k, b}; }
+  /// Blocks of `a` rows. Under a mask the ragged one is the first: blocks then see fewer keys. A pattern says how it is
+  /// cut.
+  constexpr Blocks row_blocks(index_t a) const {
+    return mask.pattern != nullptr ? mask.pattern->row_blocks(a) : Blocks{n_q, a, !mask.full()};
+  }
+  constexpr Blocks key_blocks(index_t b) const {
+    return mask.pattern != nullptr ? mask.pattern->key_blocks(b) : Blocks{n_k, b};
+  }
 
   /// A(a) of docs/model.md: the keys that the blocks of `a` rows see, summed over the blocks.
   Words visited_keys(index_t a) const {
@@ -138,7 +130,7 @@ struct Pairs {
   }
   /// visited_keys of the keys from `key` on.
   Words visited_keys_beyond(index_t a, index_t key) const {
-    if (mask.pattern != nullptr) return blocks_met(mask.pattern->keys(), {key, n_k}, n_q, a, true);
+    if (mask.pattern != nullptr) return blocks_met(mask.pattern->keys(), {key, n_k}, row_blocks(a));
     if (mask.intervals != nullptr) {
       Words sum;
       const Blocks blocks = row_blocks(a);
@@ -198,14 +190,16 @@ struct Pairs {
 
   /// SUM |I| kappa_I over blocks of `a` rows, and SUM |J| rho_J over blocks of b keys: the pairs in their envelopes.
   Words pairs_of_rows(index_t a) const {
+    if (mask.pattern != nullptr) return mask.pattern->pairs_of_row_blocks(a);
     if (n_q == 0) return 0;
     const Range ragged = row_blocks(a)(mask.full() ? ceil_div(n_q, a) - 1 : 0);
-    return visited_keys(a) * a - Words(a - ragged.size()) * runs_of_keys(ragged).count();
+    return visited_keys(a) * a - Words(a - ragged.size()) * keys_of(ragged).size();
   }
   Words pairs_of_keys(index_t b) const {
+    if (mask.pattern != nullptr) return mask.pattern->pairs_of_key_blocks(b);
     if (n_k == 0) return 0;
     const Range ragged = key_blocks(b)(ceil_div(n_k, b) - 1);
-    return visited_rows(b) * b - Words(b - ragged.size()) * runs_of_rows(ragged).count();
+    return visited_rows(b) * b - Words(b - ragged.size()) * rows_of(ragged).size();
   }
 
   /// The keys that a block of rows sees, and its first row does not, and the most of a whole block of `a` rows. All

@@ -1,5 +1,6 @@
 #include <gmock/gmock.h>
 
+#include <map>
 #include <random>
 #include <set>
 
@@ -8,164 +9,11 @@
 #include "redblue/masks/patterns.hpp"
 #include "redblue/problem/problem.hpp"
 #include "redblue/problem/sequences.hpp"
+#include "support/entries.hpp"
 #include "support/refusal.hpp"
 
 /// Patterns against n_q x n_k entries, one by one.
 namespace redblue::test {
-
-namespace {
-
-using Entries = std::vector<std::vector<bool>>;
-
-Entries entries_of(const RunLists& lists, index_t n_k) {
-  Entries e(static_cast<std::size_t>(lists.size()), std::vector<bool>(static_cast<std::size_t>(n_k)));
-  for (index_t i = 0; i < lists.size(); ++i)
-    for (const Range& run : lists.of(i))
-      for (index_t j = run.begin; j < run.end; ++j) e[static_cast<std::size_t>(i)][static_cast<std::size_t>(j)] = true;
-  return e;
-}
-template <class Sees>
-Entries entries_where(const patterns::Between& x, const Sees& sees) {
-  Entries e(static_cast<std::size_t>(x.n_q), std::vector<bool>(static_cast<std::size_t>(x.n_k)));
-  for (index_t i = 0; i < x.n_q; ++i)
-    for (index_t j = 0; j < x.n_k; ++j)
-      e[static_cast<std::size_t>(i)][static_cast<std::size_t>(j)] = sees(x.position(i), j);
-  return e;
-}
-
-RunLists random_lists(index_t n_q, index_t n_k, std::mt19937& random) {
-  const auto share = random() % 10;
-  const auto block = static_cast<index_t>(1 + random() % 4);
-  std::vector<std::uint8_t> seen;
-  for (index_t k = 0; k < ceil_div(n_q, block) * ceil_div(n_k, block); ++k) seen.push_back(random() % 10 < share);
-  return patterns::of_blocks({n_q, n_k}, block, block, seen);
-}
-
-/// What 500 random patterns have in common: check(lists, n_k, its entries).
-template <class Check>
-void for_random_lists(const Check& check) {
-  for (unsigned seed = 1; seed <= 500; ++seed) {
-    std::mt19937 random(seed);
-    const auto n_q = static_cast<index_t>(1 + random() % 20), n_k = static_cast<index_t>(1 + random() % 20);
-    const RunLists lists = random_lists(n_q, n_k, random);
-    SCOPED_TRACE(seed);
-    check(lists, n_k, entries_of(lists, n_k));
-    if (testing::Test::HasFailure()) return;
-  }
-}
-
-bool at(const Entries& e, index_t i, index_t j) { return e[static_cast<std::size_t>(i)][static_cast<std::size_t>(j)]; }
-
-}  // namespace
-
-TEST(RunLists, KeysThatAllRowsTreatAlikeAreTurnedTogether) {
-  constexpr index_t kRows = 4096, kKeys = index_t{1} << 22;  // one by one their lists would take 128 GiB
-  RunLists lists;
-  for (index_t i = 0; i < kRows; ++i) lists.append(1, {Range{0, i % 2 == 0 ? kKeys : 0}});
-  const RunLists turned = transposed(lists, kKeys);
-  EXPECT_EQ(turned.size(), kKeys);
-  EXPECT_EQ(turned.runs_held(), kRows / 2);
-  EXPECT_EQ(turned.of(kKeys - 1).front(), (Range{0, 1}));
-}
-
-TEST(RunLists, TransposedHoldTheSamePairs) {
-  for_random_lists([](const RunLists& lists, index_t n_k, const Entries& entries) {
-    const RunLists turned = transposed(lists, n_k);
-    const Entries e = entries_of(turned, lists.size());
-    for (index_t i = 0; i < lists.size(); ++i)
-      for (index_t j = 0; j < n_k; ++j) ASSERT_EQ(at(e, j, i), at(entries, i, j)) << i << " " << j;
-    EXPECT_EQ(transposed(turned, lists.size()), lists);
-  });
-}
-
-TEST(RunLists, BlocksEnvelopesAndUnionsAreThoseOfTheEntries) {
-  for_random_lists([](const RunLists& lists, index_t n_k, const Entries& entries) {
-    const index_t n_q = lists.size();
-    const RunLists turned = transposed(lists, n_k);
-    for (index_t size = 1; size <= n_q; ++size)
-      for (const bool ragged_first : {false, true}) {
-        const Blocks blocks{n_q, size, ragged_first};
-        index_t met = 0;
-        for (index_t b = 0; b < blocks.count(); ++b) {
-          std::set<index_t> keys;
-          const Range I = blocks(b);
-          for (index_t i = I.begin; i < I.end; ++i)
-            for (index_t j = 0; j < n_k; ++j)
-              if (at(entries, i, j)) keys.insert(j);
-          met += std::ssize(keys);
-          std::set<index_t> in_union;
-          for (const Range& run : union_of(lists, I))
-            for (index_t j = run.begin; j < run.end; ++j) in_union.insert(j);
-          ASSERT_EQ(in_union, keys);
-          const Range window{n_k / 3, n_k}, envelope = envelope_of(lists, I, window);
-          const auto first = keys.lower_bound(window.begin);
-          ASSERT_EQ(envelope.size() > 0, first != keys.end());
-          if (envelope.size() > 0) {
-            ASSERT_EQ(envelope, (Range{*first, *keys.rbegin() + 1}));
-          }
-        }
-        ASSERT_EQ(blocks_met(turned, n_q, size, ragged_first), met) << size;
-      }
-  });
-}
-
-/// Lists that hold bits answer as those that hold runs alone, across the words of 64 bits, too.
-TEST(RunLists, BitsAreThoseOfTheEntries) {
-  int held = 0;
-  for (unsigned seed = 1; seed <= 100; ++seed) {
-    std::mt19937 random(seed);
-    const auto n_q = static_cast<index_t>(1 + random() % 20), n_k = static_cast<index_t>(1 + random() % 200);
-    const RunLists runs = random_lists(n_q, n_k, random);
-    const Entries entries = entries_of(runs, n_k);
-    RunLists bits = runs;
-    bits.hold_bits(n_k);
-    held += bits.holds_bits() ? 1 : 0;
-    EXPECT_EQ(bits, runs);
-    const auto part_of = [&random](index_t n) {
-      const auto begin = static_cast<index_t>(random() % static_cast<unsigned>(n));
-      return Range{begin, begin + 1 + static_cast<index_t>(random() % static_cast<unsigned>(n - begin))};
-    };
-    for (int k = 0; k < 20; ++k) {
-      const Range rows = part_of(n_q), keys = part_of(n_k);
-      EXPECT_EQ(union_of(bits, rows), union_of(runs, rows)) << seed;
-      EXPECT_EQ(envelope_of(bits, rows, keys), envelope_of(runs, rows, keys)) << seed;
-      index_t pairs = 0;
-      for (index_t j = keys.begin; j < keys.end; ++j) pairs += at(entries, rows.begin, j) ? 1 : 0;
-      for (const RunLists& lists : {runs, bits}) EXPECT_EQ(lists.count(rows.begin, keys), pairs) << seed;
-      for (const bool ragged_first : {false, true}) {
-        const MostInBlock a = most_in_block(bits, n_k, keys.size(), ragged_first),
-                          b = most_in_block(runs, n_k, keys.size(), ragged_first);
-        EXPECT_EQ(std::pair(a.whole, a.ragged), std::pair(b.whole, b.ragged)) << seed;
-      }
-      for (const RunLists& lists : {runs, bits})
-        for (index_t j = 0; j < 64; ++j) {
-          const bool there = keys.begin + j < n_k && at(entries, rows.begin, keys.begin + j);
-          ASSERT_EQ(lists.seen(rows.begin, keys.begin) >> j & 1, there ? 1U : 0U)
-              << seed << ' ' << keys.begin << ' ' << j;
-        }
-    }
-    EXPECT_EQ(bits.seen(n_q, 0), 0U);
-  }
-  EXPECT_GT(held, 50);
-  RunLists few;
-  few.append(1, {{0, 1}, {4000, 4001}});
-  few.hold_bits(5000);  // 79 words for two runs
-  EXPECT_FALSE(few.holds_bits());
-}
-
-TEST(RunLists, PairsAreNumberedRowByRow) {
-  for_random_lists([](const RunLists& lists, index_t n_k, const Entries& entries) {
-    const Pattern pattern(lists, n_k);
-    index_t pairs = 0;
-    for (index_t i = 0; i < lists.size(); ++i)
-      for (index_t j = 0; j < n_k; ++j) {
-        ASSERT_EQ(pattern.pair_at(i, j), pairs);
-        pairs += at(entries, i, j) ? 1 : 0;
-      }
-    EXPECT_EQ(pattern.pairs(), pairs);
-    EXPECT_EQ(count_of(lists), pairs);
-  });
-}
 
 TEST(Patterns, NeededRowsKeysAndPairsAreThoseOfTheEntries) {
   for_random_lists([](const RunLists& lists, index_t n_k, const Entries& entries) {
@@ -281,26 +129,6 @@ TEST(Patterns, UnionAndIntersectionAreThoseOfTheEntries) {
         ASSERT_EQ(at(one, i, j), at(of_a, i, j) || at(of_b, i, j));
       }
   }
-}
-
-TEST(RunLists, MostInABlockIsThatOfTheEntries) {
-  for_random_lists([](const RunLists& lists, index_t n_k, const Entries& entries) {
-    for (index_t size = 1; size <= n_k + 2; ++size)
-      for (const bool ragged_first : {false, true}) {
-        const Blocks blocks{n_k, size, ragged_first};
-        MostInBlock most;
-        for (index_t b = 0; b < blocks.count(); ++b)
-          for (index_t i = 0; i < lists.size(); ++i) {
-            index_t here = 0;
-            for (index_t j = blocks(b).begin; j < blocks(b).end; ++j) here += at(entries, i, j) ? 1 : 0;
-            index_t& so_far = blocks(b).size() == size ? most.whole : most.ragged;
-            so_far = std::max(so_far, here);
-          }
-        const MostInBlock found = most_in_block(lists, n_k, size, ragged_first);
-        ASSERT_EQ(found.whole, most.whole) << size << ragged_first;
-        ASSERT_EQ(found.ragged, most.ragged) << size << ragged_first;
-      }
-  });
 }
 
 /// Rules have no index; united or intersected, patterns have that of the more explicit one.

@@ -93,8 +93,7 @@ struct GroupedKeyOuterBackward : Defaults {
     };
     for_blocks_of_keys(m, s, t.G, [&](auto& w, index_t g) {
       const Range keys = groups(g);
-      for (index_t j = keys.begin; j < keys.end; j += t.Bc) {
-        const Range J{j, std::min(j + t.Bc, keys.end)};
+      groups.for_blocks(g, [&](Range J) {
         key_pass(w, x, J, t.br, [&](auto& v, Range I, const Arg& dS_ij, const auto& K_j) {
           for_first_visits(s.pairs(), I, J, keys.begin, [&](Range rows, bool first) {
             groups.for_owners(g, rows, [&](Range part, bool own) {
@@ -102,7 +101,7 @@ struct GroupedKeyOuterBackward : Defaults {
             });
           });
         });
-      }
+      });
     });
     const Range all = groups.summed();
     m.each(ceil_div(all.size(), t.Bc), [&](auto& w, index_t block) {

@@ -20,20 +20,20 @@ struct GroupedKeyPass : KeyPass {
 };
 
 namespace detail {
-/// The first key of each of G groups of n keys, and n. A cut lies at the multiple of `unit` keys where the pairs
-/// before it come nearest to g/G of all; pairs_before(J) lie before unit J. A group may be empty, but not the first.
+/// The first key of each of G groups of keys, and their number. A cut lies between two of these blocks, where the pairs
+/// before it come nearest to g/G of all; pairs_before(J) lie before block J. A group may be empty, but not the first.
 template <class PairsBefore>
-std::vector<index_t> cut_keys(index_t n, index_t G, index_t unit, const PairsBefore& pairs_before) {
-  const index_t T = ceil_div(n, unit);
+std::vector<index_t> cut_keys(const Blocks& units, index_t G, const PairsBefore& pairs_before) {
+  const index_t T = units.count();
   const Words all = pairs_before(T);
   std::vector<index_t> first{0};
   for (index_t g = 1; g < G; ++g) {
     const index_t J = 1 + redblue::detail::first_that(T - 1, [&](index_t K) {
                         return (pairs_before(K + 1) + pairs_before(K + 2)) * G >= Words(2) * g * all;
                       });
-    first.push_back(std::min(J * unit, n));
+    first.push_back(J < T ? units(J).begin : units.n);
   }
-  first.push_back(n);
+  first.push_back(units.n);
   return first;
 }
 /// The word that a group adds to: of dQ, of a copy, or of the larger of both.
@@ -49,13 +49,20 @@ class KeyGroups {
  public:
   KeyGroups(const Sizes& x, GroupedKeyPass t) : x_(x), t_(t) {
     const index_t unit = x.mask.full() ? t.Bc : std::min<index_t>(t.Bc, 16);
-    first_ = detail::cut_keys(x.n_k, t.G, unit,
+    first_ = detail::cut_keys({x.n_k, unit}, t.G,
                               [&](index_t J) { return Pairs{x.mask, x.n_q, std::min(J * unit, x.n_k)}.count(); });
   }
   Range operator()(index_t g) const {
     return {first_[static_cast<std::size_t>(g)], first_[static_cast<std::size_t>(g) + 1]};
   }
 
+  /// f(keys) for the blocks of a group.
+  template <class F>
+  void for_blocks(index_t g, const F& f) const {
+    const Range keys = (*this)(g);
+    const Blocks blocks{keys.size(), t_.Bc};
+    for (index_t J = 0; J < blocks.count(); ++J) f(blocks(J).shifted(keys.begin));
+  }
   /// What all blocks meet.
   KeyVisits visits() const {
     KeyVisits all;
@@ -134,6 +141,15 @@ class KeyGroupsOfPattern {
       : x_(x), t_(t), found_(x.mask.pattern->found("groups of keys", {t.Bc, t.G}, [&] { return walk(x, t); })) {}
 
   Range operator()(index_t g) const { return found_(g); }
+  template <class F>
+  void for_blocks(index_t g, const F& f) const {
+    const Range keys = found_(g);
+    const Blocks blocks = x_.pairs().key_blocks(t_.Bc);
+    for (index_t J = keys.size() > 0 ? blocks.of(keys.begin) : blocks.count(); J < blocks.count(); ++J) {
+      if (blocks(J).begin >= keys.end) return;
+      f(blocks(J));
+    }
+  }
   KeyVisits visits() const { return key_visits(x_, t_.Bc); }
   Words copied_visits() const { return found_.copied_visits; }
   Range summed() const { return found_.summed; }
@@ -141,11 +157,8 @@ class KeyGroupsOfPattern {
     std::vector<Phase> list;
     for (const Group& group : found_.groups) {
       const KeyPassWords words(x_, t_, detail::added_word(x_, group.own, group.copies));
-      const auto [whole, ragged] = group.longest;
-      Phase phase{0, words.prefetch()};
-      if (whole >= 0) phase.footprint = words.block(t_.Bc, whole);
-      if (ragged >= 0) phase.footprint = std::max(phase.footprint, words.block(x_.n_k % t_.Bc, ragged));
-      if (phase.footprint > 0) list.push_back(phase);
+      const Words footprint = group.longest.largest([&](index_t keys, index_t rho) { return words.block(keys, rho); });
+      if (footprint > 0) list.push_back({footprint, words.prefetch()});
     }
     return list;
   }
@@ -173,7 +186,7 @@ class KeyGroupsOfPattern {
 
  private:
   struct Group {
-    MostInBlock longest{-1, -1};  ///< the most queries one after another that see a block of its keys; -1: no block
+    MostBySize longest;                ///< the most queries one after another that see a block of its keys
     bool own = false, copies = false;  ///< does it add to dQ, and to a copy?
   };
   /// What a walk over the pattern finds.
@@ -190,17 +203,17 @@ class KeyGroupsOfPattern {
       return static_cast<std::size_t>(std::ranges::upper_bound(first, key) - first.begin()) - 1;
     }
     /// Takes in rows that see these keys, one at least.
-    void add(index_t Bc, Range rows, std::span<const Range> runs) {
+    void add(const Blocks& blocks, Range rows, std::span<const Range> runs) {
       std::size_t last = group_of(runs.front().begin);
       groups[last].own = true;
       const index_t own_end = first[last + 1];
       if (runs.back().end <= own_end) return;
       summed = {summed.size() > 0 ? summed.begin : rows.begin, rows.end};
-      index_t met = own_end / Bc;  // the blocks before this one are of the own group, or counted
+      index_t met = blocks.of(own_end);  // the blocks before this one are of the own group, or counted
       for (const Range& run : runs) {
         if (run.end <= own_end) continue;
-        const index_t end = ceil_div(run.end, Bc);
-        copied_visits += Words(rows.size()) * std::max<index_t>(0, end - std::max(run.begin / Bc, met));
+        const index_t end = blocks.of(run.end - 1) + 1;
+        copied_visits += Words(rows.size()) * std::max<index_t>(0, end - std::max(blocks.of(run.begin), met));
         met = end;
         for (std::size_t g = group_of(std::max(run.begin, own_end)); first[g] < run.end; ++g) {
           if (g == last || first[g] == first[g + 1]) continue;
@@ -222,15 +235,12 @@ class KeyGroupsOfPattern {
       longest.push_back(seeing.longest());
     }
     Found found;
-    found.first = detail::cut_keys(x.n_k, t.G, t.Bc, [&](index_t J) { return before[static_cast<std::size_t>(J)]; });
+    found.first = detail::cut_keys(blocks, t.G, [&](index_t J) { return before[static_cast<std::size_t>(J)]; });
     found.groups.resize(static_cast<std::size_t>(t.G));
-    for (index_t J = 0; J < blocks.count(); ++J) {
-      MostInBlock& of_group = found.groups[found.group_of(J * t.Bc)].longest;
-      index_t& most = blocks(J).size() == t.Bc ? of_group.whole : of_group.ragged;
-      most = std::max(most, longest[static_cast<std::size_t>(J)]);
-    }
+    for (index_t J = 0; J < blocks.count(); ++J)
+      found.groups[found.group_of(blocks(J).begin)].longest.add(blocks(J).size(), longest[static_cast<std::size_t>(J)]);
     x.mask.pattern->rows().for_groups([&](Range rows, std::span<const Range> runs) {
-      if (!runs.empty()) found.add(t.Bc, rows, runs);
+      if (!runs.empty()) found.add(blocks, rows, runs);
     });
     return found;
   }

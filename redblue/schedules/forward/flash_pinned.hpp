@@ -113,7 +113,8 @@ struct FlashPinnedForward : Defaults {
     const auto try_rows = [&](index_t Br) {
       const index_t room =
           largest_tile(x.n_k, Bc, [&](index_t rho) { return limits.fit(tiles(x, {Br, rho, Bc}, rho), 0); });
-      const Words fewest = std::max(Words(0), x.pairs().visited_keys(Br) - (c(x.n_q, Br) - 1) * room);
+      const Words fewest =
+          std::max(Words(0), x.pairs().visited_keys(Br) - (x.pairs().row_blocks(Br).count() - 1) * room);
       if (best.Br > 0 && cost(x, limits, Br, fewest) >= least) return true;
       const index_t rho = most_pinned(x, limits, Br, Bc);
       if (const Words found = cost(x, limits, Br, visited(x, Br, rho)); best.Br == 0 || found < least) {

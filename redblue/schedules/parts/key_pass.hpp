@@ -53,7 +53,7 @@ struct KeyVisits {
   void add(const Sizes& x, index_t Bc) {
     queries += x.pairs().visited_rows(Bc);
     pairs += x.pairs().pairs_of_keys(Bc);
-    blocks += ceil_div(x.n_k, Bc);
+    blocks += x.pairs().key_blocks(Bc).count();
   }
 };
 inline KeyVisits key_visits(const Sizes& x, index_t Bc) {

@@ -39,7 +39,7 @@ inline Io keys_io(const Sizes& x, Words visits) {
 /// What all blocks of Br queries read: n_q (d + 2 d_v + 1) + A(Br) (d + d_v).
 inline Io query_pass_io(const Sizes& x, index_t Br) {
   const Words visits = x.pairs().visited_keys(Br);
-  return modifiers_io(x, x.pairs().pairs_of_rows(Br), visits, ceil_div(x.n_q, Br)) +
+  return modifiers_io(x, x.pairs().pairs_of_rows(Br), visits, x.pairs().row_blocks(Br).count()) +
          Io().read(SlowArray::Q, Words(x.n_q) * x.d)
              .read(SlowArray::dO, Words(x.n_q) * x.d_v)
              .read(SlowArray::O, x.row_statistics() * x.d_v)

@@ -75,7 +75,7 @@ inline Words box_words(const Sizes& x, index_t a, index_t b) {
 /// What the modifiers of the scores of all tiles of a x b read: a bias for each pair passes with the boxes.
 inline Io box_modifiers_io(const Sizes& x, index_t a, index_t b) {
   const Words pairs = x.modifiers.bias == Modifiers::Bias::of_pairs ? box_words(x, a, b) : Words(0);
-  return modifiers_io(x, pairs, x.pairs().visited_keys(a), ceil_div(x.n_q, a));
+  return modifiers_io(x, pairs, x.pairs().visited_keys(a), x.pairs().row_blocks(a).count());
 }
 
 /// What such a phase costs: S is where its entries go, A B^T has w terms in each, and `stats` statistics of every row

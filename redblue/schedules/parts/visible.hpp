@@ -47,7 +47,7 @@ inline Io query_outer_io(const Sizes& x, const QueryPasses& v, Words visits, Wor
 }
 inline Io query_outer_io(const Sizes& x, index_t Br, Words visits, Words passes = 1) {
   const Pairs pairs = x.pairs();
-  const Words blocks = passes * ceil_div(x.n_q, Br);
+  const Words blocks = passes * pairs.row_blocks(Br).count();
   return query_outer_io(x, {passes * pairs.pairs_of_rows(Br), passes * pairs.visited_keys(Br), blocks, blocks}, visits,
                         passes);
 }
@@ -101,23 +101,15 @@ namespace detail {
 template <class Met, class BlockWords>
 [[gnu::noinline]] Words pattern_footprint(const Pairs& pairs, const Blocks& blocks, bool of_queries,
                                           std::string_view walk, const Met& met, const BlockWords& words) {
-  const Pattern::Found found = pairs.mask.pattern->found(walk, {blocks.size, of_queries ? 1 : 0}, [&] {
-    Words whole, ragged, ragged_size;
+  const MostBySize& most = pairs.mask.pattern->found(walk, {blocks.size, of_queries ? 1 : 0}, [&] {
+    MostBySize found;
     for (index_t i = 0; i < blocks.count(); ++i) {
       const Range block = blocks(i);
-      const index_t size = of_queries ? met(pairs.runs_of_keys(block)) : met(pairs.runs_of_rows(block));
-      if (block.size() == blocks.size) {
-        whole = std::max(whole, Words(size));
-      } else {
-        ragged = size;
-        ragged_size = block.size();
-      }
+      found.add(block.size(), of_queries ? met(pairs.runs_of_keys(block)) : met(pairs.runs_of_rows(block)));
     }
-    return Pattern::Found{whole, ragged, ragged_size};
+    return found;
   });
-  const auto [whole, ragged, ragged_size, unused] = found;
-  const Words of_ragged = ragged_size > 0 ? words(ragged_size.to_index(), ragged.to_index()) : Words(0);
-  return blocks.size <= blocks.n ? std::max(of_ragged, words(blocks.size, whole.to_index())) : of_ragged;
+  return most.largest(words);
 }
 inline index_t longest_run(const Runs& runs) { return runs.longest(); }
 inline index_t count_runs(const Runs& runs) { return runs.count(); }
@@ -203,26 +195,25 @@ inline bool all_see_from_the_first(const Sizes& x) {
   return std::ranges::all_of(sequences_of(x), [](const Sizes& part) { return part.mask.from_first_key(); });
 }
 
-/// The cheapest size of blocks of n rows or keys up to `largest`; blocks of a size have visits(size) visits. Without a
-/// mask that is the largest, reduced as far as the number of blocks stays the same. Where all see keys from the first
-/// on, larger blocks never have more visits (theory notes 2j). Between two edges visits are not monotone: with the same
-/// number of blocks they are fewest for the smallest or the largest size, where it is one query head for each key-value
-/// head. Likely sizes are tried from the largest down, until even blocks without a hidden pair would cost more.
-template <class Visits>
+/// The cheapest size of blocks of n rows or keys up to `largest`; blocks of a size, blocks(size) of them, have
+/// visits(size) visits. Without a mask that is the largest, reduced as far as the number of blocks stays the same.
+/// Where all see keys from the first on, larger blocks never have more visits (theory notes 2j). Between two edges
+/// visits are not monotone: with the same number of blocks they are fewest for the smallest or the largest size, where
+/// it is one query head for each key-value head. Likely sizes are tried from the largest down, until even blocks
+/// without a hidden pair would cost more.
+template <class Count, class Visits>
 index_t best_block(const Sizes& x, index_t n, index_t largest, index_t step, const VisitPrices& price,
-                   const Visits& visits) {
+                   const Count& blocks, const Visits& visits) {
   if (x.mask.full() && x.sequences == nullptr) return balanced(n, largest, step);
   if (all_see_from_the_first(x)) return largest;
   constexpr index_t kTries = 1024;
   const Words nnz = sum_over_parts(x, [](const Sizes& part) { return part.nnz(); });
-  const auto cost = [&](index_t size, Words visited) {
-    return price.visit * visited + price.block * ceil_div(n, size);
-  };
+  const auto cost = [&](Words count, Words visited) { return price.visit * visited + price.block * count; };
   index_t best = 0;
   Words cheapest;
   const auto try_size = [&](index_t size) {
-    if (best > 0 && cost(size, nnz / size) >= cheapest) return false;
-    if (const Words c = cost(size, visits(size)); best == 0 || c < cheapest) {
+    if (best > 0 && cost(ceil_div(n, size), nnz / size) >= cheapest) return false;
+    if (const Words c = cost(blocks(size), visits(size)); best == 0 || c < cheapest) {
       cheapest = c;
       best = size;
     }
@@ -241,10 +232,14 @@ index_t best_block(const Sizes& x, index_t n, index_t largest, index_t step, con
 /// The cheapest size of blocks of queries up to `largest`, and of blocks of keys, each visited by the queries that see
 /// it.
 inline index_t best_query_block(const Sizes& x, index_t largest, index_t step, const VisitPrices& price = {}) {
-  return detail::best_block(x, x.n_q, largest, step, price, [&](index_t a) { return visited_keys(x, a); });
+  return detail::best_block(
+      x, x.n_q, largest, step, price, [&](index_t a) { return x.pairs().row_blocks(a).count(); },
+      [&](index_t a) { return visited_keys(x, a); });
 }
 inline index_t best_key_block(const Sizes& x, index_t largest, index_t step, const VisitPrices& price = {}) {
-  return detail::best_block(x, x.n_k, largest, step, price, [&](index_t b) { return visited_rows(x, b); });
+  return detail::best_block(
+      x, x.n_k, largest, step, price, [&](index_t b) { return x.pairs().key_blocks(b).count(); },
+      [&](index_t b) { return visited_rows(x, b); });
 }
 
 /// The cheapest size of blocks of queries for which fits(size), monotone, holds; 0 if there is none.

@@ -84,7 +84,7 @@ struct RingBackward : Defaults {
   }
   static Io io(const Sizes& x, Tiling t) {
     const Words pairs = x.pairs().pairs_of_rows(t.Br), visits = x.pairs().visited_keys(t.Br),
-                blocks = ceil_div(x.n_q, t.Br);
+                blocks = x.pairs().row_blocks(t.Br).count();
     const Words keys = RingSide::of_keys(x.pairs(), t.Br).items_met();
     return modifiers_io(x, pairs, visits, blocks) + sinks_io(x, blocks) + bias_gradient_io(x, pairs, visits) +
            Io().read(SlowArray::Q, Words(x.n_q) * x.d)

@@ -137,7 +137,7 @@ class RingBlocks {
     return block_of(i);
   }
   index_t block_of(index_t i) const {
-    if (pins_.empty()) return even_.ragged_first ? even_.count() - 1 - (even_.n - 1 - i) / even_.size : i / even_.size;
+    if (pins_.empty()) return even_.of(i);
     return std::ranges::partition_point(list_, [&](const Range& block) { return block.end <= i; }) - list_.begin();
   }
   /// The first of these that is not pinned, and the last one; nothing where all are.

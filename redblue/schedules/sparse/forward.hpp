@@ -67,7 +67,8 @@ struct SparseForward : Defaults {
   static Words footprint(const Sizes& x, const Tiling& t) { return footprint_of(phases(x, t)); }
   static Words prefetch(const Sizes& x, const Tiling& t) { return prefetch_of(phases(x, t)); }
   static Io io(const Sizes& x, const Tiling& t) {
-    const Words sweeps = ceil_div(x.n_q, t.scores.a) + ceil_div(x.n_q, t.output.b1) * ceil_div(x.d_v, t.output.b2);
+    const auto blocks = [&](index_t rows) { return x.pairs().row_blocks(std::min(rows, x.n_q)).count(); };
+    const Words sweeps = blocks(t.scores.a) + blocks(t.output.b1) * ceil_div(x.d_v, t.output.b2);
     return scores_cost(x).io(x, t.scores) + output_cost(x).io(t.output) + sinks_io(x, sweeps) +
            Io().write(SlowArray::S, x.nnz()).write(SlowArray::lse, x.n_q).read(SlowArray::lse, x.n_q);
   }

@@ -20,17 +20,21 @@ inline IndexWords index_of_phases(std::initializer_list<IndexWords> phases) {
 /// A pass over blocks of rows or keys, and what each of them meets passes once.
 struct PassIndex {
   Words reads;
-  MostInBlock pairs;  ///< of one key, or row, that passes
+  MostBySize pairs;  ///< of one key, or row, that passes
 
-  IndexWords words() const { return {reads, std::max(pairs.whole, pairs.ragged)}; }
+  IndexWords words() const {
+    return {reads, pairs.largest([](index_t, index_t most) { return most; })};
+  }
 };
-/// Blocks of `a` rows: ceil(n_q/a) + 2 A(a) + nnz words read, and g resident, the most pairs of one key in a block.
+/// T blocks of `a` rows: T + 2 A(a) + nnz words read, and g resident, the most pairs of one key in a block.
 inline PassIndex row_pass_index(const Sizes& x, index_t a) {
-  return {c(x.n_q, a) + 2 * x.pairs().visited_keys(a) + x.nnz(), most_pairs(x, BlocksOf::rows, a)};
+  return {x.pairs().row_blocks(a).count() + 2 * x.pairs().visited_keys(a) + x.nnz(),
+          most_pairs(x, BlocksOf::rows, std::min(a, x.n_q))};
 }
-/// Blocks of b keys: ceil(n_k/b) + 2 B(b) + nnz words read, and the most pairs of one row in a block resident.
+/// T blocks of b keys: T + 2 B(b) + nnz words read, and the most pairs of one row in a block resident.
 inline PassIndex key_pass_index(const Sizes& x, index_t b) {
-  return {c(x.n_k, b) + 2 * x.pairs().visited_rows(b) + x.nnz(), most_pairs(x, BlocksOf::keys, b)};
+  return {x.pairs().key_blocks(b).count() + 2 * x.pairs().visited_rows(b) + x.nnz(),
+          most_pairs(x, BlocksOf::keys, std::min(b, x.n_k))};
 }
 
 /// SDDMM: panels take a pass; a tile of e pairs, r rows and c keys needs its whole list for each of the terms: its
@@ -59,14 +63,12 @@ inline IndexWords spmm_index(const Sizes& x, const GemmCost& product, GemmTiling
   const PassIndex pass = by_keys ? key_pass_index(x, b1) : row_pass_index(x, b1);
   IndexWords words{c(product.n, b2) * pass.reads, 0};
   const auto hold = [&](index_t rows, index_t cols, index_t pairs) {
-    if (rows == 0 || cols == 0) return;
+    if (cols == 0) return;
     const bool pairs_stay = RankOne(x.fast, product.A, product.B, rows, cols).column_stays();
     words.resident = std::max(words.resident, Words(pairs_stay ? pairs : std::min<index_t>(1, pairs)));
   };
-  for (const index_t cols : {b2, product.n % b2}) {
-    hold(b1, cols, pass.pairs.whole);
-    hold(product.m % b1, cols, pass.pairs.ragged);
-  }
+  for (const index_t cols : {b2, product.n % b2})
+    for (const auto& [rows, most] : pass.pairs) hold(rows, cols, most);
   return words;
 }
 

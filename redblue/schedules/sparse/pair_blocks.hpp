@@ -7,20 +7,19 @@ namespace redblue::schedule {
 
 enum class BlocksOf : bool { keys, rows };
 
-/// The most pairs of one key in a block of `size` rows, or of one row in a block of keys.
-inline MostInBlock most_pairs(const Sizes& x, BlocksOf side, index_t size) {
+/// The most pairs of one key in the blocks of `size` rows, or of one row in blocks of keys, by the blocks' own sizes.
+inline const MostBySize& most_pairs(const Sizes& x, BlocksOf side, index_t size) {
   const bool rows = side == BlocksOf::rows;
-  const index_t n = rows ? x.n_q : x.n_k, whole = std::min(size, n);
-  return x.pattern->found(rows ? "pairs of a key" : "pairs of a row", {whole},
-                          [&] { return most_in_block(rows ? x.pattern->keys() : x.pattern->rows(), n, whole, rows); });
+  return x.pattern->found(rows ? "pairs of a key" : "pairs of a row", {size}, [&] {
+    return rows ? most_in_block(x.pattern->keys(), x.pattern->row_blocks(size))
+                : most_in_block(x.pattern->rows(), x.pattern->key_blocks(size));
+  });
 }
 
-/// The largest words(size, the most pairs that one key or row has in it) over the whole blocks and the ragged one.
+/// The largest words(size, the most pairs that one key or row has in it) over the blocks of each size.
 template <class BlockWords>
 Words pair_blocks_footprint(const Sizes& x, BlocksOf side, index_t size, const BlockWords& words) {
-  const index_t n = side == BlocksOf::rows ? x.n_q : x.n_k, whole = std::min(size, n), ragged = n % whole;
-  const MostInBlock most = most_pairs(x, side, whole);
-  return std::max(words(whole, most.whole), ragged > 0 ? words(ragged, most.ragged) : Words(0));
+  return most_pairs(x, side, std::min(size, side == BlocksOf::rows ? x.n_q : x.n_k)).largest(words);
 }
 
 /// Sizes of blocks for which words(size, pairs) fit. `pairs` is the most that one key, or row, has in a block; the

@@ -132,7 +132,9 @@ struct PairCost {
     Io io;
     io.read(A, s.rows * w).read(B, s.keys * w);
     if (statistic) io.read(*statistic, s.rows);
-    const index_t sweeps = t.form() == Panel::keys ? ceil_div(x.n_k, t.b) : ceil_div(x.n_q, t.a);
+    const Blocks blocks = t.form() == Panel::keys ? x.pairs().key_blocks(std::min(t.b, x.n_k))
+                                                  : x.pairs().row_blocks(std::min(t.a, x.n_q));
+    const index_t sweeps = blocks.count();
     return io + (scores ? modifiers_io(x, x.nnz(), s.keys, sweeps) : bias_gradient_io(x, x.nnz(), s.keys));
   }
   Io io(const Sizes& x, PairTiling t) const { return io(x, t, sums(x, t)); }

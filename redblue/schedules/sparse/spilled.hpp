@@ -60,7 +60,7 @@ struct SparseSpilledBackward : Defaults {
   static Words prefetch(const Sizes& x, const Tiling& t) { return prefetch_of(phases(x, t)); }
   static Io io(const Sizes& x, const Tiling& t) {
     const Words visits = x.pairs().visited_rows(std::min(t.Bc, x.n_k));
-    const Words blocks = ceil_div(x.n_k, std::min(t.Bc, x.n_k));
+    const Words blocks = x.pairs().key_blocks(std::min(t.Bc, x.n_k)).count();
     return output_dots_io(x) + sparse_query_gradients_cost(x).io(t.dQ) + modifiers_io(x, x.nnz(), x.n_k, blocks) +
            bias_gradient_io(x, x.nnz(), x.n_k) +
            Io().read(SlowArray::K, Words(x.n_k) * x.d)
