@@ -75,7 +75,7 @@ void PlannerOptions::add_to(const Command& command, bool with_width, std::size_t
 bool PlannerOptions::allows_residues(Operation op) const {
   const auto named = plan::Registry::built_in().find(op, schedule);
   return (order == "auto" || order == name_of(PatternOrder::rcm)) && !max_workspace &&
-         !(named != nullptr && named->traits.only_patterns);
+         !(named != nullptr && named->traits.lists_pairs);
 }
 
 void PlannerOptions::apply_to(Problem& p) const {

@@ -127,7 +127,7 @@ class Modeller {
   /// One key-value head of one sequence stands for all, in proportion to its arithmetic: of the longest sequence in
   /// which one sees a key, the head with the most pairs; for a schedule that takes no masks, of those whose pattern is
   /// no mask.
-  static Problem one_head(const Problem& problem, bool only_patterns) {
+  static Problem one_head(const Problem& problem, bool lists_pairs) {
     const index_t group = problem.group();
     const auto of = [&](const Piece& s, index_t head) {
       Problem one = problem;
@@ -150,7 +150,7 @@ class Modeller {
     for (const Piece& s : pieces)
       for (const index_t k : heads) {
         Problem one = of(s, k);
-        if (pairs_of(one.patterns, 0, group) > 0 && (!only_patterns || has_pattern(one.sizes()))) return one;
+        if (pairs_of(one.patterns, 0, group) > 0 && (!lists_pairs || has_pattern(one.sizes()))) return one;
       }
     return of(pieces.front(), heads.front());
   }
@@ -175,8 +175,8 @@ class Modeller {
 
   /// The head that stands for the problem when this row is walked, made once.
   const Problem& head_for(const plan::Row& row) {
-    std::optional<Problem>& head = heads_[row.algorithm->traits.only_patterns];
-    if (!head) head = one_head(problem_, row.algorithm->traits.only_patterns);
+    std::optional<Problem>& head = heads_[row.algorithm->traits.lists_pairs];
+    if (!head) head = one_head(problem_, row.algorithm->traits.lists_pairs);
     return *head;
   }
 
@@ -212,7 +212,7 @@ class Modeller {
     const double macs = row.flops.to_double() / 2,
                  head_macs = row.algorithm->macs(part.problem.sizes(), row.tiling).to_double();
     std::size_t most = most_operations(problem_);
-    if (row.algorithm->traits.only_patterns) most *= kMorePairs;
+    if (row.algorithm->traits.lists_pairs) most *= kMorePairs;
     for (double left = 1;;) {  // share of one head that is walked
       model::Timed timed(rates_, most, !part.problem.patterns.empty());
       try {
@@ -226,8 +226,8 @@ class Modeller {
         // Before the first product it is not known how far a smaller part would come.
         double shrunk = shrink(smaller, reached > 0 ? std::clamp(reached, 1e-9, 0.5) : kUnknownShare);
         smaller.patterns = part_for(part.problem, smaller.n_q, smaller.n_k);
-        const bool only_patterns = row.algorithm->traits.only_patterns;
-        bool takes = !only_patterns || has_pattern(smaller.sizes());
+        const bool lists_pairs = row.algorithm->traits.lists_pairs;
+        bool takes = !lists_pairs || has_pattern(smaller.sizes());
         if (!takes) {  // a part that is a mask
           smaller.patterns = part_for(part.problem, smaller.n_q, smaller.n_k, true);
           takes = has_pattern(smaller.sizes());

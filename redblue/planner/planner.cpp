@@ -9,6 +9,7 @@
 
 #include "redblue/language/error.hpp"
 #include "redblue/language/nearest.hpp"
+#include "redblue/planner/considered.hpp"
 #include "redblue/planner/options.hpp"
 #include "redblue/planner/widths.hpp"
 #include "redblue/problem/cores.hpp"
@@ -134,12 +135,6 @@ Row row_of(const Plan& plan, std::shared_ptr<const Schedule> schedule, const Til
   return row;
 }
 
-/// Does a query not see the first key?
-bool has_left_edge(const Sizes& x) {
-  const auto parts = sequences_of(x);
-  return std::ranges::any_of(parts, [](const Sizes& part) { return !part.mask.from_first_key(); });
-}
-
 /// Has a batch several sequences?
 bool is_packed(const Sizes& x) { return std::ssize(sequences_of(x)) > batches_of(x); }
 
@@ -159,12 +154,7 @@ void consider(Plan& plan, const std::shared_ptr<const Schedule>& schedule, const
               const schedule::Limits& limits) {
   const Options& o = plan.options;
   const Schedule& s = *schedule;
-  if (!o.schedule.empty() && !s.is_called(o.schedule)) return;
-  if (s.traits.windows && !has_left_edge(x) && o.schedule.empty()) return;
-  if (s.traits.only_patterns && !has_pattern(x) && o.schedule.empty()) return;
-  if (s.traits.only_score && x.score != *s.traits.only_score && o.schedule.empty()) return;  // computes something else
-  if (x.method_kind() != s.traits.method && o.schedule.empty()) return;                      // likewise
-  if (x.by_rows() != s.traits.by_rows && o.schedule.empty()) return;
+  if (o.schedule.empty() ? !is_for(s.traits, x, limits.M - limits.reserve) : !s.is_called(o.schedule)) return;
   if (const auto why = obstacle(s, plan, x)) {
     plan.refused.push_back({s.name, *why, std::nullopt});
     return;

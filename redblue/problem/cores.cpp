@@ -105,9 +105,14 @@ struct CoreMemo::Lists {
   struct Envelopes {
     std::shared_ptr<const Sequences> of, envelopes;
   };
+  struct Patterns {
+    Sizes of;
+    std::shared_ptr<const Sequences> patterns;
+  };
   static constexpr std::size_t kProblems = 6;
   std::vector<Remembered> list;
   std::vector<Envelopes> envelopes;
+  std::vector<Patterns> patterns;
 
   const Remembered& of(const Sizes& x, Cut cut) {
     const auto found = std::ranges::find_if(list, [&](const Remembered& r) { return r.cut == cut && r.x == x; });
@@ -122,6 +127,11 @@ struct CoreMemo::Lists {
     const auto found = std::ranges::find(envelopes, sequences, &Envelopes::of);
     if (found != envelopes.end()) return found->envelopes;
     return keep(envelopes, {sequences, redblue::envelopes_of(*sequences)}).envelopes;
+  }
+  const std::shared_ptr<const Sequences>& patterns_of(const Sizes& x) {
+    const auto found = std::ranges::find(patterns, x, &Patterns::of);
+    if (found != patterns.end()) return found->patterns;
+    return keep(patterns, {x, redblue::patterns_of(x)}).patterns;
   }
 
  private:
@@ -179,6 +189,13 @@ Sizes with_envelopes(const Sizes& x) {
   Sizes envelopes = x;
   envelopes.sequences = memo == nullptr ? envelopes_of(*x.sequences) : memo->envelopes_of(x.sequences);
   return envelopes;
+}
+
+Sizes with_patterns(const Sizes& x) {
+  Sizes patterns = x;
+  patterns.mask = {.group = x.mask.group};
+  patterns.sequences = memo == nullptr ? patterns_of(x) : memo->patterns_of(x);
+  return patterns;
 }
 
 CoreMemo::CoreMemo() {

@@ -67,8 +67,9 @@ std::optional<Sizes> core_of(const Sizes& x);
 /// The cores of one batch, or of all.
 CoreList cores_of(const Sizes& x, std::optional<index_t> batch = {}, Cut cut = Cut::each);
 
-/// The problem with envelopes_of its parts (problem/sequences.hpp).
+/// The problem with envelopes_of its parts, and with patterns_of them (problem/sequences.hpp).
 Sizes with_envelopes(const Sizes& x);
+Sizes with_patterns(const Sizes& x);
 
 /// While one lives, its thread keeps the lists that cores_of makes, and envelopes, for a planner asks for the same ones
 /// at every tiling that it weighs. One inside another does nothing.

@@ -78,9 +78,13 @@ std::vector<Sequence> sequences_of(const RunLists& rows, index_t n_k, const Sequ
   return list;
 }
 
-std::shared_ptr<const Order> close_gaps(std::vector<Sequence>& list, index_t positions, index_t n_k) {
+namespace {
+
+/// Sequences with an interval mask lose the rows at either end that see no key, and the keys that none sees; those that
+/// have nothing left go.
+void narrow(std::vector<Sequence>& list) {
   for (Sequence& one : list) {
-    if (one.pattern != nullptr) continue;
+    if (one.pattern != nullptr || one.intervals != nullptr) continue;
     const Pairs pairs{one.mask, one.rows.size(), one.keys.size()};
     const Range rows = pairs.rows_of({0, one.keys.size()}), keys = pairs.keys_of(rows);
     if (rows.size() > 0) {
@@ -91,6 +95,12 @@ std::shared_ptr<const Order> close_gaps(std::vector<Sequence>& list, index_t pos
     one.keys = keys.shifted(one.keys.begin);
   }
   std::erase_if(list, [](const Sequence& one) { return one.rows.size() == 0 || one.keys.size() == 0; });
+}
+
+}  // namespace
+
+std::shared_ptr<const Order> close_gaps(std::vector<Sequence>& list, index_t positions, index_t n_k) {
+  narrow(list);
   const auto apart = [](const Sequence& a, const Sequence& b) {
     return b.rows.begin != a.rows.end || b.keys.begin != a.keys.end;
   };
@@ -117,7 +127,10 @@ void make_pattern(Sequence& one, const PatternIndex& index) {
   if (one.pattern != nullptr) return;
   RunLists rows;
   rows.set_index(index);
-  for (index_t r = 0; r < one.rows.size(); ++r) rows.append(1, {one.mask.keys(r, one.keys.size())});
+  if (one.mask.full())
+    rows.append(one.rows.size(), {{0, one.keys.size()}});
+  else
+    for (index_t r = 0; r < one.rows.size(); ++r) rows.append(1, {one.mask.keys(r, one.keys.size())});
   one.mask = {.group = one.mask.group};
   one.pattern = std::make_shared<const Pattern>(std::move(rows), one.keys.size());
 }
@@ -163,6 +176,24 @@ Mask envelope_of(const Pattern& pattern, index_t group) {
 }
 
 }  // namespace
+
+std::shared_ptr<const Sequences> patterns_of(const Sizes& x) {
+  Sequences all;
+  if (x.sequences != nullptr)
+    all = *x.sequences;
+  else
+    all.list.push_back({0, {0, x.n_q}, {0, x.n_k}, x.mask, x.modifiers.slope_offset});
+  narrow(all.list);
+  for (Sequence& one : all.list) {
+    if (one.intervals == nullptr) {
+      make_pattern(one);
+    } else {
+      one.mask = {.group = one.mask.group};
+      one.pattern = std::exchange(one.intervals, nullptr);
+    }
+  }
+  return std::make_shared<const Sequences>(std::move(all));
+}
 
 std::shared_ptr<const Sequences> envelopes_of(const Sequences& sequences) {
   Sequences all = sequences;

@@ -132,6 +132,8 @@ inline bool has_pattern(const Sizes& x) {
 inline bool hides_pairs(const Sizes& x) {
   return std::ranges::any_of(x.sequences->list, [](const Sequence& one) { return one.hiding != nullptr; });
 }
+/// The parts of x with patterns that say what their masks say.
+std::shared_ptr<const Sequences> patterns_of(const Sizes& x);
 /// The same parts with an interval mask for each that has a pattern: its own intervals where it has no others, else the
 /// narrowest mask that leaves out none of its pairs.
 std::shared_ptr<const Sequences> envelopes_of(const Sequences& sequences);

@@ -46,7 +46,6 @@ std::optional<std::string> Schedule::obstacle(const Problem& problem, const Size
   if (!traits.patterns && !traits.hides && has_pattern(x)) return "knows only masks that are intervals";
   if (!traits.masks && x.sequences != nullptr) return "knows no packed or padded sequences";
   if (!traits.masks && !x.mask.full()) return "knows no mask";
-  if (traits.only_patterns && !has_pattern(x)) return "is for patterns that are no interval";
   if (x.modifiers.any() && !traits.modifiers) return "knows no bias, softcap, ALiBi, sinks or dropout";
   if (x.score != Score::softmax && !traits.any_score) return "knows no score function but softmax";
   if (traits.only_score && x.score != *traits.only_score)

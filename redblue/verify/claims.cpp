@@ -374,7 +374,7 @@ Outcome try_on(const Schedule& s, std::size_t claim, unsigned seed, index_t shar
     m.bias_gradient = m.bias_gradient_of_rows = m.sinks = m.sinks_gradient = false;
     m.dropout = 0;
   }
-  if (!can_solve(s, c.sizes) && !s.traits.only_patterns) {
+  if (!can_solve(s, c.sizes)) {
     c.sizes.sequences = nullptr;
     c.sizes.mask.lo = -Mask::kFar;
     if (!can_solve(s, c.sizes)) c.sizes.mask = {.group = c.sizes.mask.group};
@@ -445,8 +445,8 @@ void chooses_no_dearer_tiling(const Schedule& s, const Sizes& x, schedule::Limit
       fail("it chose{}, which does not fit {} words", text_of(*chosen), limits.M.str());
     if (!chosen && occupied(smallest) <= limits.M) fail("it found no tiling, but{} fits", text_of(smallest));
   }
-  if (!s.traits.stable) return;        // printed or not, it is not tuned
-  if (s.traits.only_patterns) return;  // tiles grow as far as they can: some sizes of blocks are tried
+  if (!s.traits.stable) return;      // printed or not, it is not tuned
+  if (s.traits.lists_pairs) return;  // tiles grow as far as they can: some sizes of blocks are tried
   limits.multiple = {};
   // Groups are for many workers, not for few words: both have as many.
   const auto with_groups_of = [&](const Tiling& from, Tiling t) {

@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "redblue/language/error.hpp"
+#include "redblue/planner/considered.hpp"
 #include "redblue/schedules/forward/flash_pinned.hpp"
 #include "redblue/schedules/forward/score_tiles.hpp"
 #include "redblue/schedules/forward/small_cache.hpp"
@@ -175,7 +176,8 @@ RC_GTEST_PROP(Planner, KeepsEveryPromiseOfItsOptions, ()) {
     RC_ASSERT(std::is_sorted(compared, plan.rows.end(), cheaper));
     RC_ASSERT(plan.row().algorithm->traits.stable);
     const std::size_t narrow = plan.row().algorithm->traits.narrow ? 1 : 0;  // listed where it is chosen
-    RC_ASSERT(plan.rows.size() + plan.refused.size() == softmax_schedules().size() + narrow);
+    const std::size_t lists = plan::may_list_pairs(plan.sizes(), o.M) ? 1 : 0;
+    RC_ASSERT(plan.rows.size() + plan.refused.size() == softmax_schedules().size() + narrow + lists);
     for (const Row& row : plan.rows) {
       if (row.footprint + row.prefetch + o.reserve > o.M) RC_FAIL(std::string(row.schedule) + " does not fit");
       RC_ASSERT(o.double_buffer || row.prefetch == 0);
@@ -265,8 +267,7 @@ TEST(Planner, RefusesWithTheReason) {
   }
   EXPECT_THAT(refused, testing::IsSupersetOf({"small_cache", "naive", "saha_ye"}));
   for (const auto& s : schedules)
-    EXPECT_EQ(was_refused(*s), s->has_quadratic_workspace() && !s->traits.only_score && !s->traits.only_patterns)
-        << s->name;
+    EXPECT_EQ(was_refused(*s), s->has_quadratic_workspace() && !s->traits.only_score) << s->name;
   for (const Row& row : lean.rows) EXPECT_EQ(row.workspace, 0) << row.schedule;
 }
 

@@ -81,8 +81,9 @@ TEST_P(SequencesOf, MoveTheWordsOfEachAloneUnderTheSameSchedule) {
       continue;
     }
     for (const plan::Row& r : together.rows) {
-      // Rings and strips are for narrow masks, so alone some sequences have no plan of them.
-      if (alone[r.schedule].second < std::ssize(s.alone)) continue;
+      // Rings and strips are for narrow masks, so alone some sequences have no plan of them. Lists of pairs have one
+      // tiling for all sequences.
+      if (alone[r.schedule].second < std::ssize(s.alone) || r.algorithm->traits.lists_pairs) continue;
       ++compared;
       EXPECT_EQ(moved(r).str(), alone[r.schedule].first.str()) << r.schedule << " in round " << round;
     }

@@ -11,7 +11,7 @@ inline std::vector<std::string_view> softmax_schedules(Operation op = Operation:
   std::vector<std::string_view> names;
   for (const auto& s : plan::Registry::built_in().of(op))
     if (s->traits.only_score.value_or(Score::softmax) == Score::softmax && !s->traits.windows && !s->traits.narrow &&
-        !s->traits.only_patterns && s->traits.method == MethodKind::exact)
+        !s->traits.lists_pairs && s->traits.method == MethodKind::exact)
       names.push_back(s->name);
   return names;
 }

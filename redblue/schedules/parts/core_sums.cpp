@@ -80,7 +80,7 @@ std::vector<Sizes> other_shapes(const CoreList& cores, const Sizes& largest) {
   return list;
 }
 
-void for_candidates(const Sizes& x, const CoreList& cores, bool only_patterns,
+void for_candidates(const Sizes& x, const CoreList& cores, bool lists_pairs,
                     FunctionRef<void(const Sizes& largest)> of_each, FunctionRef<void(const Sizes& sizes)> of_all) {
   const Sizes largest = largest_of(x, cores);
   if (has_pattern(x))
@@ -99,7 +99,7 @@ void for_candidates(const Sizes& x, const CoreList& cores, bool only_patterns,
       of_all(both);
     }
   }
-  if (!only_patterns && (x.sequences != nullptr || x.modifiers.any())) of_all(without_mask(x));
+  if (!lists_pairs && (x.sequences != nullptr || x.modifiers.any())) of_all(without_mask(x));
 }
 
 void span_dimensions(const Variables& tiling, const Sizes& x, const CoreList& cores) {

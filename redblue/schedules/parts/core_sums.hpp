@@ -43,7 +43,7 @@ std::vector<Sizes> other_shapes(const CoreList& cores, const Sizes& largest);
 /// Calls of_all(sizes) or of_each(largest) for each way to find a tiling of a masked problem x, as loops take it, with
 /// these cores: one tiling for all cores, chosen for these sizes, or one for each shape of core, `largest` being the
 /// largest core.
-void for_candidates(const Sizes& x, const CoreList& cores, bool only_patterns,
+void for_candidates(const Sizes& x, const CoreList& cores, bool lists_pairs,
                     FunctionRef<void(const Sizes& largest)> of_each, FunctionRef<void(const Sizes& sizes)> of_all);
 /// Sizes of tiles that span all cores come to span the whole dimension, so that they keep to any multiples.
 void span_dimensions(const Variables& tiling, const Sizes& x, const CoreList& cores);

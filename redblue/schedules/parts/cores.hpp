@@ -66,6 +66,7 @@ struct Masked : S {
   }
   /// The problem as its loops take it.
   static Sizes taken(const Sizes& x, bool hides) {
+    if (S::traits.lists_pairs && !has_pattern(x)) return with_patterns(x);
     if (!has_pattern(x) || !(hides || S::traits.intervals)) return x;
     Sizes envelopes = with_envelopes(x);
     return hides || !hides_pairs(envelopes) ? envelopes : x;
@@ -90,7 +91,7 @@ struct Masked : S {
     return S::smallest(largest_of(taken(x, S::traits.hides)), m);
   }
   static std::optional<Tiling> choose_tiling(const Sizes& x, const Limits& limits) {
-    if (is_plain(x) && !x.modifiers.any()) return S::choose_tiling(x, limits);
+    if (!S::traits.lists_pairs && is_plain(x) && !x.modifiers.any()) return S::choose_tiling(x, limits);
     if (!S::traits.hides || !has_pattern(x)) return choose_tiling_for(x, taken(x, false), limits);
     std::optional<Tiling> hiding = choose_tiling_for(x, with_envelopes(x), limits);
     if (!S::traits.patterns) return hiding;
@@ -119,7 +120,7 @@ struct Masked : S {
       }
     };
     for_candidates(
-        parts, list, S::traits.only_patterns,
+        parts, list, S::traits.lists_pairs,
         [&](const Sizes& largest) {
           if constexpr (S::takes_tilings)
             consider(S::choose_tilings(x, largest, list, left));
@@ -134,8 +135,8 @@ struct Masked : S {
   /// that nobody uses: the best of the tilings for this M and for less memory.
   static std::optional<One> best_of(const Sizes& core, const Limits& limits) {
     const Modifiers::Bias bias = core.modifiers.bias;
-    // A schedule for patterns alone forms no hidden pair: it reads the same words of a bias for pairs with any tiling.
-    const bool same = bias == Modifiers::Bias::none || (S::traits.only_patterns && bias == Modifiers::Bias::of_pairs);
+    // A schedule that lists pairs forms no hidden one: it reads the same words of a bias for pairs with any tiling.
+    const bool same = bias == Modifiers::Bias::none || (S::traits.lists_pairs && bias == Modifiers::Bias::of_pairs);
     if (S::counts_bias || same || core.mask.full()) return S::choose_tiling(core, limits);
     const auto with = [&](Words M) -> std::optional<One> {
       Limits part = limits;

@@ -18,7 +18,7 @@ struct SparseForward : Defaults {
   static constexpr std::string_view label = "sF2";
   static constexpr std::string_view idea = "materialising the scores of the pairs once";
   static constexpr Traits traits{
-      .keeps_scores = true, .masks = true, .patterns = true, .only_patterns = true, .modifiers = true};
+      .keeps_scores = true, .masks = true, .patterns = true, .lists_pairs = true, .modifiers = true};
   static constexpr std::array workspace{SlowArray::S};
 
   struct Tiling {
