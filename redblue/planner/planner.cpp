@@ -138,13 +138,18 @@ Row row_of(const Plan& plan, std::shared_ptr<const Schedule> schedule, const Til
 /// Has a batch several sequences?
 bool is_packed(const Sizes& x) { return std::ssize(sequences_of(x)) > batches_of(x); }
 
-/// Leaves out schedules for narrow rows where rows are not narrow and another one is chosen.
-void leave_out_narrow(Plan& plan, const Sizes& x, std::vector<Row>::iterator& chosen) {
-  if (!plan.options.schedule.empty() || has_left_edge(x) || is_packed(x)) return;
+/// Leaves out schedules for narrow rows where rows are not narrow, and those over lists of pairs without a pattern,
+/// where another one is chosen.
+void leave_out_special(Plan& plan, const Sizes& x, std::vector<Row>::iterator& chosen) {
+  if (!plan.options.schedule.empty()) return;
   const std::string_view name = chosen->schedule;
-  std::erase_if(plan.rows, [&](const Row& r) { return r.algorithm->traits.narrow && r.schedule != name; });
+  const bool narrow = has_left_edge(x) || is_packed(x), pattern = has_pattern(x);
+  const auto is_special = [&](const schedule::Traits& t) {
+    return (t.narrow && !narrow) || (t.lists_pairs && !pattern);
+  };
+  std::erase_if(plan.rows, [&](const Row& r) { return is_special(r.algorithm->traits) && r.schedule != name; });
   std::erase_if(plan.refused, [&](const Refusal& r) {
-    return plan.options.registry->find(plan.problem.op, r.schedule)->traits.narrow;
+    return is_special(plan.options.registry->find(plan.problem.op, r.schedule)->traits);
   });
   chosen = std::ranges::find(plan.rows, name, &Row::schedule);
 }
@@ -317,7 +322,7 @@ Plan plan_in_order(const Problem& problem, const Options& options) {
     say_what_is_needed(plan);
     throw_nothing_fits(plan);
   }
-  leave_out_narrow(plan, x, chosen);
+  leave_out_special(plan, x, chosen);
   if (problem.forward_first()) plan.forward = forward_before(problem, options, make_plan);
   order_rows(plan, chosen);
   compare_rows(plan);
@@ -437,7 +442,7 @@ std::vector<Row> rows_that_fit(const Problem& problem, const Options& options, c
   Plan plan = plan_of_rows(problem, options, x);
   auto chosen = first_choice(plan);
   if (chosen == plan.rows.end()) return {};
-  leave_out_narrow(plan, x, chosen);
+  leave_out_special(plan, x, chosen);
   std::erase_if(plan.rows, [](const Row& r) { return !r.fits; });
   return std::move(plan.rows);
 }

@@ -179,12 +179,20 @@ Mask envelope_of(const Pattern& pattern, index_t group) {
 
 std::shared_ptr<const Sequences> patterns_of(const Sizes& x) {
   Sequences all;
-  if (x.sequences != nullptr)
+  if (x.sequences != nullptr) {
     all = *x.sequences;
-  else
-    all.list.push_back({0, {0, x.n_q}, {0, x.n_k}, x.mask, x.modifiers.slope_offset});
+  } else {
+    all.list.push_back({.rows = {0, x.n_q},
+                        .keys = {0, x.n_k},
+                        .mask = x.mask,
+                        .slope_offset = x.modifiers.slope_offset,
+                        .pattern = x.pattern,
+                        .intervals = x.intervals});
+    all.list[0].mask.pattern = all.list[0].mask.intervals = nullptr;
+  }
   narrow(all.list);
   for (Sequence& one : all.list) {
+    if (one.pattern != nullptr) continue;
     if (one.intervals == nullptr) {
       make_pattern(one);
     } else {

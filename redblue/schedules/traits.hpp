@@ -23,7 +23,8 @@ struct Traits {
   bool hides = false;             ///< under patterns, by forming all pairs of an interval mask that leaves out none;
                                   ///< those that are not there are hidden (Masked, parts/cores.hpp)
   bool lists_pairs = false;       ///< goes over lists of pairs, under any mask; without a pattern the planner speaks of
-                                  ///< it only where lists are short and fast memory is small
+                                  ///< it only where it is chosen, and tries it only where lists are short and fast
+                                  ///< memory is small
   bool modifiers = false;         ///< takes a bias, softcap, ALiBi, sinks and dropout (masks/modifiers.hpp)
   bool any_score = false;         ///< knows score functions besides softmax
   bool rewrites_outputs = false;  ///< revisits an output: a run holds it in the arithmetic type until the end

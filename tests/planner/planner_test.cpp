@@ -8,7 +8,6 @@
 #include <cmath>
 
 #include "redblue/language/error.hpp"
-#include "redblue/planner/considered.hpp"
 #include "redblue/schedules/forward/flash_pinned.hpp"
 #include "redblue/schedules/forward/score_tiles.hpp"
 #include "redblue/schedules/forward/small_cache.hpp"
@@ -175,9 +174,9 @@ RC_GTEST_PROP(Planner, KeepsEveryPromiseOfItsOptions, ()) {
     RC_ASSERT(std::is_sorted(plan.rows.begin(), compared, cheaper));
     RC_ASSERT(std::is_sorted(compared, plan.rows.end(), cheaper));
     RC_ASSERT(plan.row().algorithm->traits.stable);
-    const std::size_t narrow = plan.row().algorithm->traits.narrow ? 1 : 0;  // listed where it is chosen
-    const std::size_t lists = plan::may_list_pairs(plan.sizes(), o.M) ? 1 : 0;
-    RC_ASSERT(plan.rows.size() + plan.refused.size() == softmax_schedules().size() + narrow + lists);
+    const schedule::Traits& traits = plan.row().algorithm->traits;
+    const std::size_t special = traits.narrow || traits.lists_pairs ? 1 : 0;  // listed where it is chosen
+    RC_ASSERT(plan.rows.size() + plan.refused.size() == softmax_schedules().size() + special);
     for (const Row& row : plan.rows) {
       if (row.footprint + row.prefetch + o.reserve > o.M) RC_FAIL(std::string(row.schedule) + " does not fit");
       RC_ASSERT(o.double_buffer || row.prefetch == 0);
@@ -267,7 +266,8 @@ TEST(Planner, RefusesWithTheReason) {
   }
   EXPECT_THAT(refused, testing::IsSupersetOf({"small_cache", "naive", "saha_ye"}));
   for (const auto& s : schedules)
-    EXPECT_EQ(was_refused(*s), s->has_quadratic_workspace() && !s->traits.only_score) << s->name;
+    EXPECT_EQ(was_refused(*s), s->has_quadratic_workspace() && !s->traits.only_score && !s->traits.lists_pairs)
+        << s->name;
   for (const Row& row : lean.rows) EXPECT_EQ(row.workspace, 0) << row.schedule;
 }
 

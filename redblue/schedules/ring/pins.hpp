@@ -116,14 +116,14 @@ inline index_t pinned_rows(const Sizes& x, index_t pinned) {
   return m.bias == Modifiers::Bias::of_keys || (m.bias_gradient && m.bias_over_keys) ? 0 : pinned;
 }
 
-/// Blocks that pass; those between pinned ones are cut as a whole side is.
+/// Blocks that pass; between pinned ones rows are cut from the last one on, keys from the first.
 class RingBlocks {
  public:
   explicit RingBlocks(const Blocks& even) : even_(even) {}
   /// The blocks of keys, or of rows, that are not pinned.
   RingBlocks(const Blocks& even, const Pattern& pattern, bool keys, index_t pinned)
       : even_(even), pins_(pins_of(pattern, keys, pinned)) {
-    if (pinned > 0) list_ = pattern.found("between pins", {keys ? 1 : 0, pinned, even.size}, [&] { return cut(); });
+    if (pinned > 0) list_ = pattern.found("between pins", {keys ? 1 : 0, pinned, even.size}, [&] { return cut(!keys); });
   }
 
   index_t size() const { return even_.size; }
@@ -158,11 +158,11 @@ class RingBlocks {
   }
 
  private:
-  std::vector<Range> cut() const {
+  std::vector<Range> cut(bool ragged_first) const {
     std::vector<Range> list;
     index_t done = 0;
     const auto cut_part = [&](Range between) {
-      const Blocks blocks{between.size(), even_.size, even_.ragged_first};
+      const Blocks blocks{between.size(), even_.size, ragged_first};
       for (index_t b = 0; b < blocks.count(); ++b) list.push_back(blocks(b).shifted(between.begin));
     };
     for (const Range& pin : pins_) {
