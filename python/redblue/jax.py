@@ -22,7 +22,7 @@ from ._errors import InvalidProblem, Unsupported
 from ._lse import of_rows, require_keys
 from ._options import ARRAYS, OPTIONS, Settings
 from ._request import Request
-from ._settings import unknown_options
+from ._settings import tokens_first, unknown_options
 from ._threads import default_threads
 
 __all__ = ["attention"]
@@ -175,10 +175,10 @@ def _backward(fixed: tuple, return_lse: bool, kept: Any, cotangents: Any) -> Any
     return _gradients(fixed, kept, do, dlse)
 
 
-def _with_gradient_of_lse(do: Any, dlse: Any, o: Any, v: Any, tokens_first: bool, sinks: Any) -> tuple:
+def _with_gradient_of_lse(do: Any, dlse: Any, o: Any, v: Any, first: bool, sinks: Any) -> tuple:
     """What redblue.torch makes of a gradient of lse: one more feature."""
-    require_keys(v.shape[-3 if tokens_first else -2], sinks)
-    column = (jnp.swapaxes(dlse, -1, -2) if tokens_first else dlse)[..., None]
+    require_keys(v.shape[-3 if first else -2], sinks)
+    column = (jnp.swapaxes(dlse, -1, -2) if first else dlse)[..., None]
     last = (-column, jnp.ones(column.shape, o.dtype), jnp.zeros((*v.shape[:-1], 1), v.dtype))
     return tuple(jnp.concatenate(x, -1) for x in zip((do.astype(dlse.dtype), o, v), last))
 
@@ -189,7 +189,7 @@ def _gradients(fixed: tuple, kept: Any, do: Any, dlse: Any) -> Any:
     do = jnp.zeros(o.shape, o.dtype) if do is None else do
     if dlse is not None:
         layout = {name: value for name, value, _ in fixed}.get("layout", "bhsd")
-        do, o, v = _with_gradient_of_lse(do, dlse, o, v, layout == "bshd", sinks)
+        do, o, v = _with_gradient_of_lse(do, dlse, o, v, tokens_first(layout), sinks)
     r = _request(fixed, q, k, v, bias, slopes, sinks, backward=True)
     wants_bias = bias is not None and jnp.issubdtype(bias.dtype, jnp.floating)
     if wants_bias and r.settings.scale == 0:

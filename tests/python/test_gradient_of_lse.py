@@ -115,6 +115,27 @@ def test_several_losses_at_once_and_signatures_of_others():
     torch.testing.assert_close(torch.autograd.grad(lse.sum(), q)[0].transpose(1, 2), torch.autograd.grad(want.sum(), x)[0])
 
 
+@pytest.mark.parametrize("layout", ["bshd", "bnhd", "shd", "nhd"])
+def test_every_name_of_tokens_first(layout):
+    """As many heads as tokens: then shapes do not tell one from the other."""
+    inputs = tensors((4, 4, 3), (4, 4, 3), (4, 4, 5), dtype=torch.float32)
+    if len(layout) == 4:
+        inputs = [x.detach()[None].requires_grad_() for x in inputs]
+    wanted_of = [x.detach().transpose(-3, -2).requires_grad_() for x in inputs]
+    dlse = torch.randn(inputs[0].shape[:-1])
+    lse = redblue.attention(*wanted_of, return_lse=True)[1]
+    wanted = [g.transpose(-3, -2) for g in torch.autograd.grad(lse, wanted_of[:2], dlse)]
+    lse = redblue.attention(*inputs, layout=layout, return_lse=True)[1]
+    for g, w in zip(torch.autograd.grad(lse, inputs[:2], dlse), wanted):
+        torch.testing.assert_close(g, w)
+    jax = pytest.importorskip("jax")
+    import redblue.jax as rj
+
+    loss = lambda q, k, v: (rj.attention(q, k, v, layout=layout, return_lse=True)[1] * dlse.numpy()).sum()
+    for g, w in zip(jax.grad(loss, argnums=(0, 1))(*(x.detach().numpy() for x in inputs)), wanted):
+        np.testing.assert_allclose(g, w, rtol=1e-5, atol=1e-5)
+
+
 def test_sinks_without_keys_are_refused():
     q, sinks = tensors((1, 2, 3, 4), (2,))
     none = torch.empty(1, 2, 0, 4, dtype=torch.float64)
