@@ -11,7 +11,7 @@ SKIPPED = ("build", "bench/results", "data", "examples/data", "shared", "tests/d
 
 # Files that were longer when the limit came. They may shrink, and then this list does.
 EXCEPTIONS = {
-    "python/redblue/torch.py": 585,
+    "python/redblue/torch.py": 576,
     "redblue/planner/fastest.cpp": 710,
     "redblue/verify/verify.cpp": 513,
     "redblue/kernels/simd/online_attention.hpp": 717,

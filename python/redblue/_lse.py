@@ -23,6 +23,19 @@ def require_keys(keys: int, sinks: Any) -> None:
         raise Unsupported("the gradient of lse with sinks and no keys is not computed: lse is then the sinks themselves; use these")
 
 
+def of_shared_bias(dlse: Any, bias: tuple, keys: int) -> Any:
+    """What the gradient of lse adds to that of a bias of this shape which all keys of a query share; None for any other bias.
+
+    The weights of the keys add up to 1 - s, s that of the sink. So its gradient is s D, and the library makes that. With dlse
+    it is s D + (1 - s) dlse, and the library, which has D - dlse for D, makes s (D - dlse). dlse is 0 where no key is seen.
+    """
+    if bias[-1:] != (1,) or keys == 1:
+        return None
+    column = dlse.reshape(((1, 1, 1, *dlse.shape, 1))[-4:])
+    alike = tuple(i for i, size in enumerate((1, 1, 1, *bias)[-4:]) if size == 1)
+    return column.sum(alike).reshape(bias)
+
+
 def _wide(family: Any, x: Any) -> Any:
     wide = family.empty(x, tuple(x.shape), "f64")
     wide[...] = x

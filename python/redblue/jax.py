@@ -19,7 +19,7 @@ from ._arrays import NumPy
 from ._attention import request_of, require_heads, require_seed, without_products
 from ._calls import Call, call_for
 from ._errors import InvalidProblem, Unsupported
-from ._lse import of_rows, require_keys
+from ._lse import of_rows, of_shared_bias, require_keys
 from ._options import ARRAYS, OPTIONS, Settings
 from ._request import Request
 from ._settings import tokens_first, unknown_options
@@ -204,6 +204,10 @@ def _gradients(fixed: tuple, kept: Any, do: Any, dlse: Any) -> Any:
         found = iter(_run(_name(call, "backward", r, gradients), results, r.arrays(o, lse, do), seed))
     each: list[Any] = [None if x is None else next(found) for x in wanted]
     dq, dk, dv, dbias, dsinks = each
+    if dlse is not None and wants_bias:
+        keys = k.shape[-3 if tokens_first(layout) else -2]
+        more = of_shared_bias(jnp.where(lse == -jnp.inf, 0, dlse), bias.shape, keys)
+        dbias = dbias if more is None else (dbias + more).astype(dbias.dtype)
     return dq, dk, dv if dlse is None else dv[..., :-1], dbias, None, dsinks, None
 
 

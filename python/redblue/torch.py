@@ -28,12 +28,12 @@ from ._attention import Gradients, attention_backward, forward, request_of, requ
 from ._calls import checked
 from ._core import Pattern, use_openmp
 from ._errors import InvalidProblem, Unsupported
-from ._lse import require_keys
 from ._options import ARRAYS, OPTIONS, SEQUENCES, Option
 from ._replaced import Replaced
 from ._settings import converted, edges_of, offset_of, patterns_of, real, starts, tokens_first, unknown_options, used
 from ._shims import require_sdpa
 from ._torch_arrays import Torch, empty_in_order, require_dense
+from ._torch_lse import with_gradient_of_lse, with_shared_bias
 
 __all__ = ["attention", "install", "register_transformers", "scaled_dot_product_attention", "uninstall", "use"]
 
@@ -214,19 +214,6 @@ def _refuse_slopes(needs: bool) -> None:
         raise Unsupported("the gradient of alibi_slopes is not computed: give slopes that require none, by .detach()")
 
 
-def _with_gradient_of_lse(do: Optional[Tensor], dlse: Tensor, o: Tensor, v: Tensor, layout: str, sinks: Optional[Tensor]) -> Tuple:
-    """do, o and v of a problem whose gradients are those of SUM do o + SUM dlse lse.
-
-    The gradient of scores is P (dP - D + dlse), with D = rowsum(do o). One more feature makes D - dlse of D: it is 0 in v, which
-    leaves dP as it is, 1 in o, and -dlse in do, which takes the type of lse.
-    """
-    first = tokens_first(layout)
-    require_keys(v.shape[-3 if first else -2], sinks)
-    column = (dlse.transpose(-1, -2) if first else dlse).unsqueeze(-1)
-    do = o.new_zeros(o.shape, dtype=dlse.dtype) if do is None else do.to(dlse.dtype)
-    return tuple(torch.cat(x, -1) for x in ((do, -column), (o, o.new_ones(column.shape)), (v, v.new_zeros((*v.shape[:-1], 1)))))
-
-
 def _gradients(ctx: Any, do: Optional[Tensor], dlse: Optional[Tensor]) -> Tuple:
     *tensors, o, lse = ctx.saved_tensors
     given = {**ctx.given, **dict(zip(_TENSORS, tensors))}
@@ -236,8 +223,10 @@ def _gradients(ctx: Any, do: Optional[Tensor], dlse: Optional[Tensor]) -> Tuple:
         return (None,) * len(NAMES)
     wanted = needs["bias"], needs["sinks"]
     if dlse is not None:
-        do, o, given["v"] = _with_gradient_of_lse(do, dlse, o, given["v"], given["layout"], given["sinks"])
+        do, o, given["v"] = with_gradient_of_lse(do, dlse, o, given["v"], given["layout"], given["sinks"])
     dq, dk, dv, dbias, dsinks = _backward_op(do, o, lse, *wanted, *(given[name] for name in NAMES))
+    if dlse is not None and wanted[0]:
+        dbias = with_shared_bias(dbias, dlse, lse, given["bias"], given["k"], given["layout"])
     found = {"q": dq, "k": dk, "v": dv if dlse is None else dv[..., :-1]}
     found.update(bias=dbias if wanted[0] else None, sinks=dsinks if wanted[1] else None)
     return tuple(found.get(name) for name in NAMES)
@@ -268,7 +257,7 @@ class RedblueAttention(torch.autograd.Function):
         if do is None and dlse is None:
             return (None,) * 7
         if dlse is not None:
-            do, o, v = _with_gradient_of_lse(do, dlse, o, v, ctx.options.get("layout", "bhsd"), sinks)
+            do, o, v = with_gradient_of_lse(do, dlse, o, v, ctx.options.get("layout", "bhsd"), sinks)
         if _way((do, q, k, v, bias, slopes, sinks)) == _DIRECT and not torch._C._functorch.is_legacy_batchedtensor(do):
             g = _gradients_of(do, q, k, v, o, lse, bias, slopes, sinks, needs[3], needs[5], ctx.options)
             dq, dk, dv, dbias, dsinks = g
@@ -276,6 +265,8 @@ class RedblueAttention(torch.autograd.Function):
             lse = q.new_empty(0) if lse is None else lse
             arguments = _arguments(**ctx.options)
             dq, dk, dv, dbias, dsinks = _backward_op(do, o, lse, needs[3], needs[5], q, k, v, bias, slopes, sinks, *arguments)
+        if dlse is not None and needs[3]:
+            dbias = with_shared_bias(dbias, dlse, lse, bias, k, ctx.options.get("layout", "bhsd"))
         dv = dv if dlse is None else dv[..., :-1]
         return dq, dk, dv, dbias if needs[3] else None, None, dsinks if needs[5] else None, None
 

@@ -115,6 +115,36 @@ def test_several_losses_at_once_and_signatures_of_others():
     torch.testing.assert_close(torch.autograd.grad(lse.sum(), q)[0].transpose(1, 2), torch.autograd.grad(want.sum(), x)[0])
 
 
+@pytest.mark.parametrize("keys", [1, 6])
+@pytest.mark.parametrize("shape", [(5, 1), (1,), (2, 1, 5, 1), (1, 4, 1, 1)], ids=str)
+@pytest.mark.parametrize("with_sinks", [False, True])
+def test_a_bias_that_all_keys_share(keys, shape, with_sinks):
+    """Without sinks it changes no weight, but lse."""
+    inputs = tensors((2, 4, 5, 3), (2, 2, keys, 3), (2, 2, keys, 4), shape, *[(4,)] * with_sinks)
+    options = {"causal": True, "alignment": -1}  # the first query sees no key
+
+    def both(q, k, v, bias, sinks=None, attention=redblue.attention):
+        return attention(q, k, v, bias=bias, sinks=sinks, return_lse=True, **options)
+
+    def weighed(*x):
+        o, lse = both(*x)
+        return o, finite(lse)
+
+    torch.autograd.gradcheck(weighed, inputs)
+    o, lse = both(*inputs)
+    dlse = torch.randn_like(lse)
+    wanted = torch.autograd.grad((finite(lse) * dlse).sum(), inputs[3])[0]
+    if shape == (5, 1):
+        compiled = torch.compile(lambda *x: both(*x)[1], backend="aot_eager")(*inputs)
+        torch.testing.assert_close(torch.autograd.grad((finite(compiled) * dlse).sum(), inputs[3])[0], wanted)
+    jax = pytest.importorskip("jax")
+    import redblue.jax as rj
+
+    arrays = [x.detach().numpy().astype(np.float32) for x in inputs]
+    loss = lambda bias: (jax.numpy.where(lse.isinf().numpy(), 0, both(*arrays[:3], bias, *arrays[4:], attention=rj.attention)[1]) * dlse.numpy()).sum()
+    np.testing.assert_allclose(jax.grad(loss)(arrays[3]), wanted, rtol=1e-4, atol=1e-4)
+
+
 @pytest.mark.parametrize("layout", ["bshd", "bnhd", "shd", "nhd"])
 def test_every_name_of_tokens_first(layout):
     """As many heads as tokens: then shapes do not tell one from the other."""
