@@ -123,7 +123,8 @@ class RingBlocks {
   /// The blocks of keys, or of rows, that are not pinned.
   RingBlocks(const Blocks& even, const Pattern& pattern, bool keys, index_t pinned)
       : even_(even), pins_(pins_of(pattern, keys, pinned)) {
-    if (pinned > 0) list_ = pattern.found("between pins", {keys ? 1 : 0, pinned, even.size}, [&] { return cut(!keys); });
+    if (pinned > 0)
+      list_ = pattern.found("between pins", {keys ? 1 : 0, pinned, even.size}, [&] { return cut(!keys); });
   }
 
   index_t size() const { return even_.size; }
