@@ -1,3 +1,3 @@
 #pragma once
 /// Polynomials and published methods in place of exact attention, for Problem::approximation.
-#include "redblue/methods/approximations.hpp"
+#include "redblue/methods/maths/approximations.hpp"

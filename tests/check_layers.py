@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Includes go down only: fails when a file includes a header of a room above its own, or lies in a folder that is no
-room, or when the Python extension or an example includes what is not of the public face."""
+"""Includes go down only: fails when a file includes a header of a room, or of a shelf of its room, above its own, or lies
+in a folder that is neither, or when the Python extension or an example includes what is not of the public face."""
 
 import re
 import sys
@@ -16,16 +16,64 @@ ROOMS = [
     "hardware",   # instruction sets, caches, what doctor measures
     "masks",      # who sees whom; modifiers of scores
     "problem",    # sizes, operations, what is asked for
-    "kernels",    # the maths of one tile operation: portable, simd/, x86/
-    "machines",   # what runs a schedule: counting, checked, traced, ...; ram/ computes
+    "kernels",    # the maths of one tile operation
+    "machines",   # what runs a schedule: counting, checked, traced, ...
     "bounds",     # lower bounds
-    "schedules",  # the algorithms with their exact costs, a folder for each family
+    "schedules",  # the algorithms with their exact costs
     "planner",    # the choice of schedule and tiles, for words or time
     "runtime",    # run, count, outline
     "verify",     # oracle, claims
-    "methods",    # published approximations: maths, kernels/, schedules/, oracle/, certificates
+    "methods",    # published approximations
     "c_api",      # the C interface
 ]
+# The shelves of a room from the ground up; "" is its own folder. A room that is not here has no folders.
+SHELVES = {
+    "kernels": [
+        "",      # portable
+        "simd",  # for any vector type
+        "x86",   # its vector types, and the files that are compiled for its instruction sets
+    ],
+    "machines": [
+        "",
+        "ram",  # computes
+    ],
+    "schedules": [
+        "parts",     # what families share: tilings and their limits, masks, cores, products of matrices
+        "operands",  # the arrays of each operation
+        "passes",    # a block of queries or of keys stays while the others pass
+        "pairs",     # tiles with a word for each pair of a pattern
+        "forward",   # from here on the families
+        "backward",
+        "gradient",
+        "sparse",
+        "ring",  # begins as flash does
+        "linear",
+        "strips",
+        "projected",
+        "scores",
+        "merge",
+        "",       # a schedule as a value
+        "lists",  # all of them
+    ],
+    "runtime": [
+        "",
+        "ram",  # the backend
+    ],
+    "verify": [
+        "oracle",
+        "",
+    ],
+    "methods": [
+        "maths",  # what each method computes, and its numbers
+        "kernels",
+        "kernels/simd",
+        "kernels/x86",
+        "schedules/parts",
+        "schedules",
+        "oracle",
+        "",  # what is made of it: texts, bounds, certificates, tolerances, comparisons
+    ],
+}
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^">]+)[">]', re.MULTILINE)
 
 
@@ -34,9 +82,12 @@ def faults_of(path):
     parts = path.parts
     if len(parts) == 2:  # the public face: it includes rooms, and no room includes it
         return []
-    room = parts[1]
+    room, shelf = parts[1], "/".join(parts[2:-1])
     if room not in ROOMS:
         return [f"{path}: redblue/{room} is no room of tests/check_layers.py"]
+    shelves = SHELVES.get(room, [""])
+    if shelf not in shelves:
+        return [f"{path}: redblue/{room}/{shelf} is no shelf of tests/check_layers.py"]
     faults = []
     for name in INCLUDE.findall((ROOT / path).read_text(encoding="utf-8")):
         target = name.split("/")
@@ -48,26 +99,28 @@ def faults_of(path):
                 faults.append(f"{path}: {name} is of the public face, which rooms do not include")
         elif ROOMS.index(target[1]) > ROOMS.index(room):
             faults.append(f"{path}: {room} may not include {name}, which is above it")
+        elif target[1] == room and "/".join(target[2:-1]) in shelves[shelves.index(shelf) + 1 :]:
+            faults.append(f"{path}: {room}/{shelf} may not include {name}, which is above it")
     return faults
 
 
 # The shelves of the program, from the ground up; command_line.hpp is below them all. main.cpp and no_approximations.cpp put
 # things together.
-SHELVES = ["report", "files", "options", "commands"]
+SHELVES_OF_PROGRAM = ["report", "files", "options", "commands"]
 
 
 def faults_of_program(path):
     """What is wrong with a file of cli/."""
     if len(path.parts) == 2 and path.stem != "command_line":
         return []
-    own = SHELVES.index(path.parts[1]) if path.parts[1] in SHELVES else -1
+    own = SHELVES_OF_PROGRAM.index(path.parts[1]) if path.parts[1] in SHELVES_OF_PROGRAM else -1
     if own < 0 and len(path.parts) > 2:
         return [f"{path}: cli/{path.parts[1]} is no shelf of tests/check_layers.py"]
     targets = [name.split("/") for name in INCLUDE.findall((ROOT / path).read_text(encoding="utf-8"))]
     return [
         f"{path}: cli/{path.parts[1]} may not include {'/'.join(target)}, which is above it"
         for target in targets
-        if target[0] in SHELVES and SHELVES.index(target[0]) > own
+        if target[0] in SHELVES_OF_PROGRAM and SHELVES_OF_PROGRAM.index(target[0]) > own
     ]
 
 

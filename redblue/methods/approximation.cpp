@@ -11,8 +11,8 @@
 
 #include "redblue/language/error.hpp"
 #include "redblue/language/nearest.hpp"
-#include "redblue/methods/approximations.hpp"
 #include "redblue/methods/kernels/polynomial.hpp"
+#include "redblue/methods/maths/approximations.hpp"
 
 /// From "performer:256,seed=7" to an approximation, and back.
 namespace redblue {

@@ -7,7 +7,7 @@
 #include "redblue/bounds/backward.hpp"
 #include "redblue/bounds/forward.hpp"
 #include "redblue/bounds/rounding.hpp"
-#include "redblue/methods/approximations.hpp"
+#include "redblue/methods/maths/approximations.hpp"
 #include "redblue/problem/sequences.hpp"
 
 namespace redblue::bound {

@@ -1,8 +1,7 @@
-#include "redblue/methods/built_in.hpp"
-
 #include <array>
 
 #include "redblue/methods/kernels/list.hpp"
+#include "redblue/methods/schedules/list.hpp"
 #include "redblue/schedules/lists/lists.hpp"
 
 /// What redblue has: exact attention and approximations. Where those are left out, off.cpp takes the place of this

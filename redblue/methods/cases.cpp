@@ -3,7 +3,7 @@
 #include <mutex>
 #include <utility>
 
-#include "redblue/methods/approximations.hpp"
+#include "redblue/methods/maths/approximations.hpp"
 #include "redblue/problem/sequences.hpp"
 
 /// Random problems that ask for each method, on which claims are tried (verify/claims.hpp).

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "redblue/methods/approximations.hpp"
+#include "redblue/methods/maths/approximations.hpp"
 #include "redblue/methods/proof.hpp"
 
 namespace redblue {

@@ -3,7 +3,7 @@
 #include <optional>
 #include <vector>
 
-#include "redblue/methods/approximations.hpp"
+#include "redblue/methods/maths/approximations.hpp"
 #include "redblue/runtime/run.hpp"
 
 /// What is proved of polynomial attention on the tensors at hand: from their norms alone, before anything runs.

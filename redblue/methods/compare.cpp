@@ -9,7 +9,7 @@
 
 #include "redblue/machines/ram/storage.hpp"
 #include "redblue/masks/patterns.hpp"
-#include "redblue/methods/approximations.hpp"
+#include "redblue/methods/maths/approximations.hpp"
 #include "redblue/methods/regimes.hpp"
 #include "redblue/verify/most.hpp"
 

@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "redblue/language/error.hpp"
-#include "redblue/methods/polynomial.hpp"
+#include "redblue/methods/maths/polynomial.hpp"
 #include "redblue/methods/schedules/parts/polynomial_groups.hpp"
 
 namespace redblue::plan {

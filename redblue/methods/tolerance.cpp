@@ -4,8 +4,8 @@
 
 #include <cmath>
 
-#include "redblue/methods/approximations.hpp"
 #include "redblue/methods/kernels/polynomial.hpp"
+#include "redblue/methods/maths/approximations.hpp"
 #include "redblue/methods/regimes.hpp"
 #include "redblue/methods/row_tolerance.hpp"
 

@@ -64,8 +64,8 @@ struct Problem {
   /// What stands in place of exact attention; null: nothing. approximate() makes it of a text. approximate_exp(degree,
   /// range) is a polynomial in place of e^z, O = SUM_j p(z_ij) v_j / SUM_j p(z_ij), z = scale q.k;
   /// polynomials_of_rows(degree, range, how) gives each row a polynomial for how far its own scores can go;
-  /// approximate_by(Performer{256}) is one of the published methods of methods/method.hpp, of whose errors nothing is
-  /// proved. A plan of such a problem has schedules for it only, and no lse.
+  /// approximate_by(Performer{256}) is one of the published methods of methods/maths/method.hpp, of whose errors
+  /// nothing is proved. A plan of such a problem has schedules for it only, and no lse.
   AnyApproximation approximation{};
   Sources sources = Sources::distinct;  ///< are A1, A2, A3 one array? (where Q, K, V are projected)
   /// Packed sequences: sequence s has the queries cu_seqlens_q[s] to cu_seqlens_q[s + 1] - 1, the keys of cu_seqlens_k

@@ -6,14 +6,14 @@
 #include <stdexcept>
 
 #include "redblue/language/error.hpp"
-#include "redblue/schedules/backward/operands.hpp"
-#include "redblue/schedules/forward/operands.hpp"
-#include "redblue/schedules/gradient/operands.hpp"
 #include "redblue/schedules/matrices.hpp"
-#include "redblue/schedules/merge/operands.hpp"
+#include "redblue/schedules/operands/backward.hpp"
+#include "redblue/schedules/operands/forward.hpp"
+#include "redblue/schedules/operands/gradient.hpp"
+#include "redblue/schedules/operands/merge.hpp"
+#include "redblue/schedules/operands/projected.hpp"
+#include "redblue/schedules/operands/scores.hpp"
 #include "redblue/schedules/parts/workspace.hpp"
-#include "redblue/schedules/projected/operands.hpp"
-#include "redblue/schedules/scores/operands.hpp"
 
 namespace redblue::plan {
 

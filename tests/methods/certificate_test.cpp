@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "redblue/language/error.hpp"
-#include "redblue/methods/approximations.hpp"
+#include "redblue/methods/maths/approximations.hpp"
 #include "redblue/verify/verify.hpp"
 #include "runtime/arrays.hpp"
 #include "runtime/filled.hpp"

@@ -5,8 +5,8 @@
 #include <cstdlib>
 #include <map>
 
-#include "redblue/methods/approximations.hpp"
 #include "redblue/methods/certificate.hpp"
+#include "redblue/methods/maths/approximations.hpp"
 #include "runtime/drawn.hpp"
 #include "support/cases.hpp"
 

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <random>
 
-#include "redblue/methods/approximations.hpp"
+#include "redblue/methods/maths/approximations.hpp"
 #include "redblue/verify/oracle/dense.hpp"
 
 /// Attention with a polynomial in place of e^z stays within its proved distance of exact attention.

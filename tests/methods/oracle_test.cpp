@@ -4,7 +4,7 @@
 #include <cmath>
 #include <random>
 
-#include "redblue/methods/random_features.hpp"
+#include "redblue/methods/maths/random_features.hpp"
 #include "redblue/verify/oracle/dense.hpp"
 
 /// The oracle of published approximations against exact attention where they equal it, or come near, and against sums

@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "redblue/language/error.hpp"
-#include "redblue/methods/approximations.hpp"
+#include "redblue/methods/maths/approximations.hpp"
 #include "redblue/planner/planner.hpp"
 #include "support/refusal.hpp"
 

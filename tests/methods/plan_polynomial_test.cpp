@@ -1,8 +1,8 @@
 #include <gtest/gtest.h>
 
 #include "redblue/language/error.hpp"
-#include "redblue/methods/approximations.hpp"
 #include "redblue/methods/bounds.hpp"
+#include "redblue/methods/maths/approximations.hpp"
 #include "redblue/methods/schedules/polynomial_rows_tiled.hpp"
 #include "redblue/methods/schedules/polynomial_tiled.hpp"
 #include "redblue/planner/planner.hpp"

@@ -1,4 +1,4 @@
-#include "redblue/methods/polynomial.hpp"
+#include "redblue/methods/maths/polynomial.hpp"
 
 #include <gtest/gtest.h>
 

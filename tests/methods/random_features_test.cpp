@@ -1,4 +1,4 @@
-#include "redblue/methods/random_features.hpp"
+#include "redblue/methods/maths/random_features.hpp"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 #include <map>
 #include <vector>
 
-#include "redblue/methods/hashing.hpp"
+#include "redblue/methods/maths/hashing.hpp"
 
 namespace redblue::test {
 

@@ -4,8 +4,8 @@
 #include <cmath>
 #include <cstdlib>
 
-#include "redblue/methods/approximations.hpp"
 #include "redblue/methods/certificate.hpp"
+#include "redblue/methods/maths/approximations.hpp"
 #include "runtime/drawn.hpp"
 #include "support/cases.hpp"
 

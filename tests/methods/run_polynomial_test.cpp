@@ -3,8 +3,8 @@
 
 #include "methods/runs.hpp"
 #include "redblue/language/error.hpp"
-#include "redblue/methods/approximations.hpp"
 #include "redblue/methods/certificate.hpp"
+#include "redblue/methods/maths/approximations.hpp"
 #include "runtime/problems.hpp"
 
 namespace redblue::test {

@@ -3,8 +3,8 @@
 
 #include "redblue/kernels/backward.hpp"
 #include "redblue/methods/kernels/row_polynomials.hpp"
-#include "redblue/methods/method.hpp"
-#include "redblue/methods/random_features.hpp"
+#include "redblue/methods/maths/method.hpp"
+#include "redblue/methods/maths/random_features.hpp"
 
 /// Few keys in place of many (redblue::Coreset): which of a block are chosen, and how much each of them stands for each
 /// key of the block. Both come from the normalised kernel H(x, x') = exp(-kappa |x - x'|^2 / 2), whose diagonal is 1:

@@ -1,7 +1,7 @@
 #pragma once
 #include "redblue/hardware/isa.hpp"
 #include "redblue/kernels/softmax.hpp"
-#include "redblue/methods/random_features.hpp"
+#include "redblue/methods/maths/random_features.hpp"
 
 /// Feature maps: weights phi(q).phi(k) in place of the softmax, so that keys and values become a state
 /// Z = SUM_j phi(k_j) v_j^T, z = SUM_j phi(k_j).

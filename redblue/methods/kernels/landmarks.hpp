@@ -1,7 +1,7 @@
 #pragma once
 #include "redblue/hardware/isa.hpp"
 #include "redblue/kernels/softmax.hpp"
-#include "redblue/methods/random_features.hpp"
+#include "redblue/methods/maths/random_features.hpp"
 
 /// Few rows in place of many: projections along the sequence, and the pseudo-inverse of Nystroemformer.
 namespace redblue::kernel {

@@ -5,7 +5,7 @@
 
 #include "redblue/hardware/isa.hpp"
 #include "redblue/kernels/dense.hpp"
-#include "redblue/methods/polynomial.hpp"
+#include "redblue/methods/maths/polynomial.hpp"
 
 /// Kernels of polynomial attention. p(scale q.k) = SUM_a w_a q^a k^a over monomials a of degree at most g, with
 /// w_a = c_|a| scale^|a| |a|!/a!. The state of the keys is Z_a = SUM_j k_j^a v_j and z_a = SUM_j k_j^a. Monomials are

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "redblue/methods/random_features.hpp"
+#include "redblue/methods/maths/random_features.hpp"
 
 namespace redblue::kernel {
 

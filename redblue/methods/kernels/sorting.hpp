@@ -3,8 +3,8 @@
 
 #include "redblue/hardware/isa.hpp"
 #include "redblue/kernels/softmax.hpp"
-#include "redblue/methods/hashing.hpp"
-#include "redblue/methods/random_features.hpp"
+#include "redblue/methods/maths/hashing.hpp"
+#include "redblue/methods/maths/random_features.hpp"
 
 /// Kernels of methods that sort rows: what the rows are sorted by, sorts of pairs (key, position), and rows of
 /// attention that go on where an earlier round left them.

@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "redblue/methods/maths/row_polynomials.hpp"
 #include "redblue/methods/oracle/weights.hpp"
-#include "redblue/methods/row_polynomials.hpp"
 
 /// Weights of polynomials in place of e^z, for the oracle.
 namespace redblue::oracle {

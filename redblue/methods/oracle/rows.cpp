@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "redblue/methods/approximations.hpp"
+#include "redblue/methods/maths/approximations.hpp"
 #include "redblue/methods/oracle/row_polynomials.hpp"
 #include "redblue/methods/oracle/weights.hpp"
 

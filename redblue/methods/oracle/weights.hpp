@@ -7,14 +7,14 @@
 #include <variant>
 #include <vector>
 
-#include "redblue/methods/hashing.hpp"
-#include "redblue/methods/method.hpp"
-#include "redblue/methods/random_features.hpp"
+#include "redblue/methods/maths/hashing.hpp"
+#include "redblue/methods/maths/method.hpp"
+#include "redblue/methods/maths/random_features.hpp"
 #include "redblue/verify/oracle/approximate_rows.hpp"
 
-/// The weights of published approximations (methods/method.hpp), row by row and key by key, so that outputs are sums of
-/// weights times values like those of exact attention. With the random numbers of the schedules, and nothing else of
-/// them.
+/// The weights of published approximations (methods/maths/method.hpp), row by row and key by key, so that outputs are
+/// sums of weights times values like those of exact attention. With the random numbers of the schedules, and nothing
+/// else of them.
 namespace redblue::oracle {
 
 template <class T>

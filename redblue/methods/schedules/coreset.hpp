@@ -1,5 +1,5 @@
 #pragma once
-#include "redblue/methods/approximations.hpp"
+#include "redblue/methods/maths/approximations.hpp"
 #include "redblue/methods/schedules/parts/coreset_block.hpp"
 #include "redblue/schedules/parts/limits.hpp"
 #include "redblue/schedules/parts/one_pass.hpp"
@@ -7,10 +7,10 @@
 namespace redblue::schedule {
 
 /// Coresets: r weighted keys in place of each block of n_b keys, chosen by randomly pivoted Cholesky
-/// (methods/method.hpp has the sources). Separate: a core of m = n_k r/n_b keys stays resident, and queries attend to
-/// it. Carried: one core of r keys, which is reduced anew together with each block; its words do not depend on n_k.
-/// Queries pass word by word where a row of weights is less than a query with its output, else row by row. [bal]: 1
-/// with balanced tau.
+/// (methods/maths/method.hpp has the sources). Separate: a core of m = n_k r/n_b keys stays resident, and queries
+/// attend to it. Carried: one core of r keys, which is reduced anew together with each block; its words do not depend
+/// on n_k. Queries pass word by word where a row of weights is less than a query with its output, else row by row.
+/// [bal]: 1 with balanced tau.
 ///   reads n_k (d + d_v) + n_q d + [bal] n_q d   writes n_q d_v
 ///   footprint for br = g = 1: 2 d_v and the largest of
 ///   C + 2 [bal] + n (d + r + 1) + d + r + 1,   C + 2 [bal] + r d + n r + r (d_v + 1) + [carried] r + 1,

@@ -1,5 +1,5 @@
 #pragma once
-#include "redblue/methods/approximations.hpp"
+#include "redblue/methods/maths/approximations.hpp"
 #include "redblue/methods/schedules/coreset.hpp"
 #include "redblue/methods/schedules/parts/coreset_block.hpp"
 #include "redblue/schedules/parts/limits.hpp"

@@ -2,7 +2,7 @@
 #include <cmath>
 #include <vector>
 
-#include "redblue/methods/approximations.hpp"
+#include "redblue/methods/maths/approximations.hpp"
 #include "redblue/methods/schedules/parts/clusters.hpp"
 #include "redblue/methods/schedules/parts/counting_sort.hpp"
 

@@ -1,5 +1,5 @@
 #pragma once
-#include "redblue/methods/approximations.hpp"
+#include "redblue/methods/maths/approximations.hpp"
 #include "redblue/methods/schedules/linformer.hpp"
 #include "redblue/methods/schedules/parts/few_rows.hpp"
 #include "redblue/schedules/parts/limits.hpp"

@@ -1,6 +1,5 @@
 #include "redblue/methods/kernels/list.hpp"
 
-#include "redblue/methods/built_in.hpp"
 #include "redblue/methods/schedules/coreset.hpp"
 #include "redblue/methods/schedules/coreset_spilled.hpp"
 #include "redblue/methods/schedules/hyper_attention.hpp"
@@ -8,6 +7,7 @@
 #include "redblue/methods/schedules/linear_attention_tiled.hpp"
 #include "redblue/methods/schedules/linformer.hpp"
 #include "redblue/methods/schedules/linformer_spilled.hpp"
+#include "redblue/methods/schedules/list.hpp"
 #include "redblue/methods/schedules/nystroemformer.hpp"
 #include "redblue/methods/schedules/performer.hpp"
 #include "redblue/methods/schedules/performer_tiled.hpp"

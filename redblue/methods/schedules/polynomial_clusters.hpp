@@ -1,5 +1,5 @@
 #pragma once
-#include "redblue/methods/approximations.hpp"
+#include "redblue/methods/maths/approximations.hpp"
 #include "redblue/methods/schedules/parts/polynomial_clusters.hpp"
 #include "redblue/methods/schedules/polynomial_rows.hpp"
 

@@ -1,14 +1,14 @@
 #pragma once
-#include "redblue/methods/approximations.hpp"
+#include "redblue/methods/maths/approximations.hpp"
 #include "redblue/methods/schedules/parts/polynomial_rows.hpp"
 
 namespace redblue::schedule {
 
 /// Polynomial attention whose error is proved for any data: each row takes the polynomial for its own radius
-/// B_i = |scale| |q_i| max_j |k_j| (methods/row_polynomials.hpp), and rows whose radius exceeds the range are listed
-/// and get exact attention afterwards, Br at a time. Or for the spread of its scores, read off the state at no word
-/// more, of which nothing is proved. Keys may be taken less their mean (cen), for one more pass over them, and the H
-/// longest may be kept with their exact weights e^z. Which rows and keys these are the data say: h rows are listed.
+/// B_i = |scale| |q_i| max_j |k_j| (methods/maths/row_polynomials.hpp), and rows whose radius exceeds the range are
+/// listed and get exact attention afterwards, Br at a time. Or for the spread of its scores, read off the state at no
+/// word more, of which nothing is proved. Keys may be taken less their mean (cen), for one more pass over them, and the
+/// H longest may be kept with their exact weights e^z. Which rows and keys these are the data say: h rows are listed.
 ///   reads [cen] n_k d + n_k (d + d_v) + n_q d + h (d + 1) + ceil(h/Br) n_k (d + d_v)
 ///   writes n_q d_v + h
 ///   footprint the largest of Z0 + [cen] d + bc (d + d_v) + max(g, 2 if H > 0), Z0 + d + d_v + 2 + g, and

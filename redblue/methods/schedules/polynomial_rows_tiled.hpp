@@ -1,5 +1,5 @@
 #pragma once
-#include "redblue/methods/approximations.hpp"
+#include "redblue/methods/maths/approximations.hpp"
 #include "redblue/methods/schedules/parts/polynomial_passes.hpp"
 #include "redblue/methods/schedules/parts/polynomial_rows.hpp"
 

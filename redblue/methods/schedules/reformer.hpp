@@ -1,5 +1,5 @@
 #pragma once
-#include "redblue/methods/approximations.hpp"
+#include "redblue/methods/maths/approximations.hpp"
 #include "redblue/methods/schedules/parts/chunks.hpp"
 #include "redblue/methods/schedules/parts/counting_sort.hpp"
 

@@ -1,6 +1,6 @@
 #pragma once
-#include "redblue/methods/approximations.hpp"
-#include "redblue/methods/hashing.hpp"
+#include "redblue/methods/maths/approximations.hpp"
+#include "redblue/methods/maths/hashing.hpp"
 #include "redblue/methods/schedules/parts/few_rows.hpp"
 #include "redblue/schedules/parts/limits.hpp"
 

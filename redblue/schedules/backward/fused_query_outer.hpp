@@ -1,5 +1,5 @@
 #pragma once
-#include "redblue/schedules/parts/query_pass.hpp"
+#include "redblue/schedules/passes/query_pass.hpp"
 
 namespace redblue::schedule {
 

@@ -1,6 +1,6 @@
 #pragma once
-#include "redblue/schedules/parts/key_pass.hpp"
-#include "redblue/schedules/parts/probabilities.hpp"
+#include "redblue/schedules/passes/key_pass.hpp"
+#include "redblue/schedules/passes/probabilities.hpp"
 
 namespace redblue::schedule {
 

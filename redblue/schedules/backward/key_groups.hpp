@@ -3,9 +3,9 @@
 #include <span>
 #include <vector>
 
+#include "redblue/schedules/pairs/index_words.hpp"
 #include "redblue/schedules/parts/cores.hpp"
-#include "redblue/schedules/parts/key_pass.hpp"
-#include "redblue/schedules/sparse/index_words.hpp"
+#include "redblue/schedules/passes/key_pass.hpp"
 
 /// Blocks of keys in G groups that do not wait for each other. Each adds to a dQ of its own: to dQ itself for queries
 /// whose first key lies in the group, to a copy for the others.

@@ -1,5 +1,5 @@
 #pragma once
-#include "redblue/schedules/parts/probabilities.hpp"
+#include "redblue/schedules/passes/probabilities.hpp"
 
 namespace redblue::schedule {
 

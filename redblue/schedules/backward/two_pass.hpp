@@ -1,7 +1,7 @@
 #pragma once
-#include "redblue/schedules/parts/key_pass.hpp"
-#include "redblue/schedules/parts/query_pass.hpp"
-#include "redblue/schedules/sparse/index_words.hpp"
+#include "redblue/schedules/pairs/index_words.hpp"
+#include "redblue/schedules/passes/key_pass.hpp"
+#include "redblue/schedules/passes/query_pass.hpp"
 
 namespace redblue::schedule {
 

@@ -1,9 +1,9 @@
 #pragma once
 #include "redblue/kernels/attention.hpp"
 #include "redblue/language/machine.hpp"
-#include "redblue/schedules/forward/operands.hpp"
+#include "redblue/schedules/operands/forward.hpp"
+#include "redblue/schedules/pairs/index_words.hpp"
 #include "redblue/schedules/parts/visible.hpp"
-#include "redblue/schedules/sparse/index_words.hpp"
 
 namespace redblue::schedule {
 

@@ -1,6 +1,6 @@
 #pragma once
 #include "redblue/schedules/forward/flash.hpp"
-#include "redblue/schedules/forward/kept_keys.hpp"
+#include "redblue/schedules/parts/kept_keys.hpp"
 
 namespace redblue::schedule {
 

@@ -1,7 +1,7 @@
 #pragma once
 #include "redblue/kernels/materialised.hpp"
 #include "redblue/language/machine.hpp"
-#include "redblue/schedules/forward/operands.hpp"
+#include "redblue/schedules/operands/forward.hpp"
 #include "redblue/schedules/parts/visible.hpp"
 
 namespace redblue::schedule {

@@ -1,6 +1,6 @@
 #pragma once
 #include "redblue/kernels/materialised.hpp"
-#include "redblue/schedules/forward/operands.hpp"
+#include "redblue/schedules/operands/forward.hpp"
 #include "redblue/schedules/parts/score_phase.hpp"
 
 namespace redblue::schedule {

@@ -1,7 +1,7 @@
 #pragma once
 #include "redblue/kernels/gradient.hpp"
 #include "redblue/kernels/materialised.hpp"
-#include "redblue/schedules/gradient/operands.hpp"
+#include "redblue/schedules/operands/gradient.hpp"
 
 namespace redblue::schedule {
 

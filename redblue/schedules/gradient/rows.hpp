@@ -1,11 +1,11 @@
 #pragma once
-#include "redblue/schedules/gradient/operands.hpp"
-#include "redblue/schedules/parts/query_pass.hpp"
+#include "redblue/schedules/operands/gradient.hpp"
+#include "redblue/schedules/passes/query_pass.hpp"
 
 namespace redblue::schedule {
 
 /// U_i = SUM_j p_ij A2_j for a block of queries, over the keys of each part that has queries in it. D_i is formed from
-/// O. pass_of(operands of a part) is how its keys pass (parts/query_pass.hpp).
+/// O. pass_of(operands of a part) is how its keys pass (passes/query_pass.hpp).
 template <class W, class PassOf>
 void pass_keys(W& w, const GradientXOperands& x, index_t bc, const Shared& shared, Range I, const Tile<W>& U_i,
                const Tile<W>& S_i, const Tile<W>& dO_i, const Tile<W>& lse_i, const Tile<W>& D_i,

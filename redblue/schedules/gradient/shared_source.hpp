@@ -1,8 +1,8 @@
 #pragma once
 #include "redblue/problem/operation.hpp"
-#include "redblue/schedules/gradient/operands.hpp"
-#include "redblue/schedules/parts/probabilities.hpp"
-#include "redblue/schedules/parts/query_pass.hpp"
+#include "redblue/schedules/operands/gradient.hpp"
+#include "redblue/schedules/passes/probabilities.hpp"
+#include "redblue/schedules/passes/query_pass.hpp"
 
 namespace redblue::schedule {
 

@@ -1,7 +1,7 @@
 #pragma once
-#include "redblue/schedules/gradient/operands.hpp"
-#include "redblue/schedules/parts/probabilities.hpp"
+#include "redblue/schedules/operands/gradient.hpp"
 #include "redblue/schedules/parts/sequences.hpp"
+#include "redblue/schedules/passes/probabilities.hpp"
 
 namespace redblue::schedule {
 

@@ -1,6 +1,6 @@
 #pragma once
-#include "redblue/schedules/backward/operands.hpp"
 #include "redblue/schedules/linear/state.hpp"
+#include "redblue/schedules/operands/backward.hpp"
 
 namespace redblue::schedule {
 

@@ -1,6 +1,6 @@
 #pragma once
-#include "redblue/schedules/forward/operands.hpp"
 #include "redblue/schedules/linear/state.hpp"
+#include "redblue/schedules/operands/forward.hpp"
 #include "redblue/schedules/parts/gemm.hpp"
 #include "redblue/schedules/parts/one_pass.hpp"
 

@@ -1,5 +1,5 @@
 #pragma once
-#include "redblue/schedules/backward/operands.hpp"
+#include "redblue/schedules/operands/backward.hpp"
 #include "redblue/schedules/parts/projections.hpp"
 
 namespace redblue::schedule {

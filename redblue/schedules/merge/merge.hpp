@@ -1,7 +1,7 @@
 #pragma once
 #include "redblue/kernels/materialised.hpp"
 #include "redblue/language/machine.hpp"
-#include "redblue/schedules/merge/operands.hpp"
+#include "redblue/schedules/operands/merge.hpp"
 #include "redblue/schedules/parts/limits.hpp"
 
 namespace redblue::schedule {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "redblue/schedules/parts/tile_sizes.hpp"
-#include "redblue/schedules/traits.hpp"
+#include "redblue/schedules/parts/traits.hpp"
 
 /// The limits that a tiling must keep, and searches over tile sizes. All results are exact; floating point only prunes.
 namespace redblue::schedule {

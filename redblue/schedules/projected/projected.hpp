@@ -1,6 +1,6 @@
 #pragma once
+#include "redblue/schedules/operands/projected.hpp"
 #include "redblue/schedules/parts/cores.hpp"
-#include "redblue/schedules/projected/operands.hpp"
 
 namespace redblue::schedule {
 

@@ -1,9 +1,9 @@
 #pragma once
 #include "redblue/kernels/attention.hpp"
 #include "redblue/problem/operation.hpp"
-#include "redblue/schedules/gradient/operands.hpp"
+#include "redblue/schedules/operands/gradient.hpp"
+#include "redblue/schedules/operands/projected.hpp"
 #include "redblue/schedules/parts/sequences.hpp"
-#include "redblue/schedules/projected/operands.hpp"
 
 namespace redblue::schedule {
 

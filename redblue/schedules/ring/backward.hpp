@@ -1,10 +1,10 @@
 #pragma once
 #include "redblue/kernels/materialised.hpp"
-#include "redblue/schedules/backward/operands.hpp"
+#include "redblue/schedules/operands/backward.hpp"
+#include "redblue/schedules/pairs/index_words.hpp"
 #include "redblue/schedules/parts/score_phase.hpp"
 #include "redblue/schedules/parts/visible.hpp"
 #include "redblue/schedules/ring/steps.hpp"
-#include "redblue/schedules/sparse/index_words.hpp"
 
 namespace redblue::schedule {
 

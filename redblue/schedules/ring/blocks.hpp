@@ -2,7 +2,7 @@
 #include <vector>
 
 #include "redblue/kernels/materialised.hpp"
-#include "redblue/schedules/backward/operands.hpp"
+#include "redblue/schedules/operands/backward.hpp"
 #include "redblue/schedules/parts/score_phase.hpp"
 #include "redblue/schedules/ring/steps.hpp"
 

@@ -1,7 +1,7 @@
 #pragma once
 #include <vector>
 
-#include "redblue/schedules/parts/key_pass.hpp"
+#include "redblue/schedules/passes/key_pass.hpp"
 #include "redblue/schedules/ring/pins.hpp"
 
 /// Keys that are resident for the whole run with their gradients, and meet each query when it enters the ring.

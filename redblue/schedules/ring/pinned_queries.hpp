@@ -1,7 +1,7 @@
 #pragma once
 #include <vector>
 
-#include "redblue/schedules/forward/operands.hpp"
+#include "redblue/schedules/operands/forward.hpp"
 #include "redblue/schedules/parts/modifiers.hpp"
 #include "redblue/schedules/ring/pins.hpp"
 

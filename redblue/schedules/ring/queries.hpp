@@ -8,7 +8,7 @@ namespace redblue::schedule {
 /// ringB2, queries, their gradients and statistics in rings: each is loaded when the first key comes that it sees, and
 /// its gradient is stored when it sees no later key. Keys pass in blocks, each with its gradients. O and lse are those
 /// that are given. For windows: there it moves the words that every schedule moves (docs/proofs/trivial.md) and those
-/// of O and lse, in less fast memory than ringB1 (backward/ring.hpp).
+/// of O and lse, in less fast memory than ringB1 (ring/backward.hpp).
 ///   reads n_q (d + 2 d_v + 1) + n_k (d + d_v)   writes n_q d + n_k (d + d_v)
 ///   footprint s (2 d + d_v + 2) + Bc (2 d + 2 d_v) + max(2 br Bc, 1)
 /// Under a pattern keys that see much more than others, such as global tokens, may be pinned: they are resident for the

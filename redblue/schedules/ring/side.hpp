@@ -1,9 +1,9 @@
 #pragma once
 #include <vector>
 
+#include "redblue/schedules/pairs/index_words.hpp"
+#include "redblue/schedules/parts/ring.hpp"
 #include "redblue/schedules/ring/pins.hpp"
-#include "redblue/schedules/ring/ring.hpp"
-#include "redblue/schedules/sparse/index_words.hpp"
 
 /// Rings past which blocks of the other side go: queries that enter with the first block of keys that they see and
 /// leave after the last one, or keys with blocks of queries. Under an interval all come and go in order; under a

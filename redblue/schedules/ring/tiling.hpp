@@ -2,8 +2,8 @@
 #include <optional>
 #include <vector>
 
+#include "redblue/schedules/parts/ring.hpp"
 #include "redblue/schedules/ring/pins.hpp"
-#include "redblue/schedules/ring/ring.hpp"
 
 /// The tiling of a ring past which blocks go, of queries or of keys; under a pattern some of these are pinned instead.
 namespace redblue::schedule {

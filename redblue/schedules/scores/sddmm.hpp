@@ -1,7 +1,7 @@
 #pragma once
+#include "redblue/schedules/operands/scores.hpp"
+#include "redblue/schedules/pairs/index_words.hpp"
 #include "redblue/schedules/parts/score_phase.hpp"
-#include "redblue/schedules/scores/operands.hpp"
-#include "redblue/schedules/sparse/index_words.hpp"
 
 namespace redblue::schedule {
 

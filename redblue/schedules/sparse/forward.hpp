@@ -1,7 +1,7 @@
 #pragma once
-#include "redblue/schedules/forward/operands.hpp"
-#include "redblue/schedules/sparse/index_words.hpp"
-#include "redblue/schedules/sparse/rows.hpp"
+#include "redblue/schedules/operands/forward.hpp"
+#include "redblue/schedules/pairs/index_words.hpp"
+#include "redblue/schedules/pairs/rows.hpp"
 
 namespace redblue::schedule {
 

@@ -1,7 +1,7 @@
 #pragma once
-#include "redblue/schedules/backward/operands.hpp"
-#include "redblue/schedules/sparse/index_words.hpp"
-#include "redblue/schedules/sparse/rows.hpp"
+#include "redblue/schedules/operands/backward.hpp"
+#include "redblue/schedules/pairs/index_words.hpp"
+#include "redblue/schedules/pairs/rows.hpp"
 
 /// What the backward schedules under a pattern share: probabilities of the pairs, products with them, and a pass over
 /// blocks of keys that the rows of a pattern meet (theory notes 2g).

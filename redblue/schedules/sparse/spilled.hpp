@@ -1,5 +1,5 @@
 #pragma once
-#include "redblue/schedules/parts/key_pass.hpp"
+#include "redblue/schedules/passes/key_pass.hpp"
 #include "redblue/schedules/sparse/gradients.hpp"
 
 namespace redblue::schedule {

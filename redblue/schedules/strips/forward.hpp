@@ -1,5 +1,5 @@
 #pragma once
-#include "redblue/schedules/forward/operands.hpp"
+#include "redblue/schedules/operands/forward.hpp"
 #include "redblue/schedules/strips/strips.hpp"
 
 namespace redblue::schedule {

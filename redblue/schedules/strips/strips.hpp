@@ -1,5 +1,5 @@
 #pragma once
-#include "redblue/schedules/parts/pair_modifiers.hpp"
+#include "redblue/schedules/pairs/modifiers.hpp"
 #include "redblue/schedules/parts/visible.hpp"
 
 /// Strips: all scores of a block of queries, or of keys, are resident at once, one word for each pair that the mask

@@ -6,8 +6,8 @@
 #include <random>
 
 #include "kernels/tiles.hpp"
-#include "redblue/methods/approximations.hpp"
 #include "redblue/methods/kernels/list.hpp"
+#include "redblue/methods/maths/approximations.hpp"
 
 /// Fast implementations of the kernels of approximate methods against the portable ones: any monomials, ragged blocks
 /// of keys and queries, with and without sums.

@@ -4,8 +4,8 @@
 #include "redblue/kernels/attention.hpp"
 #include "redblue/language/data_machine.hpp"
 #include "redblue/methods/kernels/sorting.hpp"
-#include "redblue/methods/random_features.hpp"
-#include "redblue/schedules/forward/operands.hpp"
+#include "redblue/methods/maths/random_features.hpp"
+#include "redblue/schedules/operands/forward.hpp"
 #include "redblue/schedules/parts/limits.hpp"
 #include "redblue/schedules/parts/visible.hpp"
 

@@ -4,9 +4,9 @@
 
 #include "redblue/kernels/gradient.hpp"
 #include "redblue/kernels/materialised.hpp"
-#include "redblue/methods/approximations.hpp"
 #include "redblue/methods/kernels/row_polynomials.hpp"
-#include "redblue/methods/schedules/parts/coreset_blocks.hpp"
+#include "redblue/methods/maths/approximations.hpp"
+#include "redblue/methods/maths/coreset_blocks.hpp"
 #include "redblue/methods/schedules/parts/few_rows.hpp"
 
 /// One block of keys that becomes few: which they are, and what they stand for.

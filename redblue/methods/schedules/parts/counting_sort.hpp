@@ -2,7 +2,7 @@
 #include "redblue/language/data_machine.hpp"
 #include "redblue/methods/kernels/row_polynomials.hpp"
 #include "redblue/methods/kernels/sorting.hpp"
-#include "redblue/schedules/forward/operands.hpp"
+#include "redblue/schedules/operands/forward.hpp"
 
 namespace redblue::schedule {
 

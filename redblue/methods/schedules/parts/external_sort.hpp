@@ -5,7 +5,7 @@
 #include "redblue/kernels/gradient.hpp"
 #include "redblue/language/data_machine.hpp"
 #include "redblue/methods/kernels/sorting.hpp"
-#include "redblue/schedules/forward/operands.hpp"
+#include "redblue/schedules/operands/forward.hpp"
 #include "redblue/schedules/parts/limits.hpp"
 
 /// Sorts of the positions 0 to n - 1 by keys, with runs of pairs (key, position) in slow memory. Which position comes

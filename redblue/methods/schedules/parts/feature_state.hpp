@@ -1,7 +1,7 @@
 #pragma once
 #include "redblue/kernels/weights.hpp"
-#include "redblue/methods/approximations.hpp"
 #include "redblue/methods/kernels/feature_maps.hpp"
+#include "redblue/methods/maths/approximations.hpp"
 #include "redblue/methods/schedules/parts/state_passes.hpp"
 
 /// The state of random features, Z = SUM_j phi(k_j) v_j^T and z = SUM_j phi(k_j), in units of e^c, c being the largest

@@ -4,7 +4,7 @@
 #include "redblue/methods/kernels/coreset.hpp"
 #include "redblue/methods/kernels/feature_maps.hpp"
 #include "redblue/methods/kernels/landmarks.hpp"
-#include "redblue/schedules/forward/operands.hpp"
+#include "redblue/schedules/operands/forward.hpp"
 #include "redblue/schedules/parts/limits.hpp"
 
 /// Attention of the queries on few rows of keys and values that are resident, or stream past again for each step of

@@ -1,6 +1,6 @@
 #pragma once
-#include "redblue/methods/approximations.hpp"
 #include "redblue/methods/kernels/polynomial_weights.hpp"
+#include "redblue/methods/maths/approximations.hpp"
 #include "redblue/methods/schedules/parts/polynomial_state.hpp"
 
 /// Polynomial attention with queries in chunks under a mask, the whole state resident. The queries of a chunk read the

@@ -3,7 +3,7 @@
 #include <utility>
 #include <vector>
 
-#include "redblue/methods/approximations.hpp"
+#include "redblue/methods/maths/approximations.hpp"
 #include "redblue/methods/schedules/parts/polynomial_rows.hpp"
 #include "redblue/methods/schedules/parts/smyrf_sort.hpp"
 

@@ -4,8 +4,8 @@
 #include <optional>
 #include <vector>
 
-#include "redblue/methods/approximations.hpp"
 #include "redblue/methods/kernels/polynomial.hpp"
+#include "redblue/methods/maths/approximations.hpp"
 #include "redblue/schedules/parts/limits.hpp"
 
 /// The monomials of polynomial attention, in groups whose rows of the state are resident together. Coordinates are cut

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "redblue/methods/approximations.hpp"
+#include "redblue/methods/maths/approximations.hpp"
 #include "redblue/methods/schedules/parts/polynomial_rows.hpp"
 
 /// Polynomial attention with a polynomial for each row, where the keys that have exact weights need not fit in fast

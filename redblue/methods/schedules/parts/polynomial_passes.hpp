@@ -2,7 +2,7 @@
 #include <optional>
 #include <vector>
 
-#include "redblue/methods/approximations.hpp"
+#include "redblue/methods/maths/approximations.hpp"
 #include "redblue/methods/schedules/parts/polynomial_state.hpp"
 #include "redblue/schedules/parts/one_pass.hpp"
 

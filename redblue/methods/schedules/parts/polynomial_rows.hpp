@@ -5,9 +5,9 @@
 
 #include "redblue/kernels/attention.hpp"
 #include "redblue/language/data_machine.hpp"
-#include "redblue/methods/approximations.hpp"
 #include "redblue/methods/kernels/feature_maps.hpp"
 #include "redblue/methods/kernels/row_polynomials.hpp"
+#include "redblue/methods/maths/approximations.hpp"
 #include "redblue/methods/schedules/parts/polynomial_state.hpp"
 
 /// Polynomial attention with a polynomial for each row: the state of all keys but a few, which are kept and have exact

@@ -1,8 +1,8 @@
 #pragma once
 #include "redblue/language/machine.hpp"
-#include "redblue/methods/approximations.hpp"
 #include "redblue/methods/kernels/polynomial.hpp"
 #include "redblue/methods/kernels/row_polynomials.hpp"
+#include "redblue/methods/maths/approximations.hpp"
 #include "redblue/methods/schedules/parts/polynomial_groups.hpp"
 #include "redblue/methods/schedules/parts/state_passes.hpp"
 

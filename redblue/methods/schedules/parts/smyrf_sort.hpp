@@ -4,8 +4,8 @@
 #include "redblue/methods/schedules/parts/clusters.hpp"
 #include "redblue/methods/schedules/parts/external_sort.hpp"
 
-/// The sorts of SMYRF (methods/method.hpp): queries and keys by a random projection, for each round anew. Rows are
-/// projected once for all rounds.
+/// The sorts of SMYRF (methods/maths/method.hpp): queries and keys by a random projection, for each round anew. Rows
+/// are projected once for all rounds.
 namespace redblue::schedule {
 
 /// hash <- projections and square of each row of X; most <- the largest square.

@@ -5,8 +5,8 @@
 
 #include "redblue/kernels/dense.hpp"
 #include "redblue/kernels/softmax.hpp"
-#include "redblue/schedules/forward/operands.hpp"
 #include "redblue/schedules/linear/state.hpp"
+#include "redblue/schedules/operands/forward.hpp"
 
 /// States of attention that keys enter and queries read, in one pass or, where the state does not fit, in several: each
 /// for some of its rows (a group of features) and some of its columns. Partial sums go through slow memory from group

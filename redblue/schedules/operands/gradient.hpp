@@ -1,7 +1,7 @@
 #pragma once
 #include <span>
 
-#include "redblue/schedules/backward/operands.hpp"
+#include "redblue/schedules/operands/backward.hpp"
 #include "redblue/schedules/parts/projections.hpp"
 #include "redblue/schedules/parts/visible.hpp"
 

@@ -1,12 +1,12 @@
-#include "redblue/methods/method.hpp"
+#include "redblue/methods/maths/method.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
 #include "redblue/language/error.hpp"
-#include "redblue/methods/approximations.hpp"
-#include "redblue/methods/schedules/parts/coreset_blocks.hpp"
+#include "redblue/methods/maths/approximations.hpp"
+#include "redblue/methods/maths/coreset_blocks.hpp"
 #include "redblue/problem/problem.hpp"
 
 namespace redblue {

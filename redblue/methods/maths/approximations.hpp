@@ -1,8 +1,8 @@
 #pragma once
 #include <memory>
 
-#include "redblue/methods/method.hpp"
-#include "redblue/methods/row_polynomials.hpp"
+#include "redblue/methods/maths/method.hpp"
+#include "redblue/methods/maths/row_polynomials.hpp"
 
 /// What an opaque approximation is: the only casts.
 namespace redblue {

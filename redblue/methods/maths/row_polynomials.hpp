@@ -4,7 +4,7 @@
 #include <string_view>
 #include <vector>
 
-#include "redblue/methods/polynomial.hpp"
+#include "redblue/methods/maths/polynomial.hpp"
 
 /// Polynomials near e^z for rows of attention whose scores go differently far. By Cauchy-Schwarz no score of query i
 /// exceeds its radius B_i = |scale| |q_i| max_j |k_j|, and the state of the keys serves any coefficients: so each row

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "redblue/language/view.hpp"
-#include "redblue/methods/random_features.hpp"
+#include "redblue/methods/maths/random_features.hpp"
 
 /// What hashing methods sort rows by. Each number is formed here, once for all arithmetic types: products are added up
 /// in f64 in one order, and what is kept is rounded to f32. So runs in f32 and in f64, with any kernels, sort equal

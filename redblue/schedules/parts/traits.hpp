@@ -65,7 +65,7 @@ struct Defaults {
   static constexpr bool counts_bias = false;
   /// Does it write this output at these sizes?
   static constexpr bool writes(const Sizes&, SlowArray) { return true; }
-  /// The words of a list of a pattern's pairs (parts/index_words.hpp), for a schedule that runs under patterns.
+  /// The words of a list of a pattern's pairs (pairs/index_words.hpp), for a schedule that runs under patterns.
   static constexpr IndexWords index(const Sizes&, const auto&) { return {}; }
   /// How many copies of a partial array (parts/workspace.hpp) lie below each other in the workspace.
   static constexpr index_t copies(const auto&) { return 1; }

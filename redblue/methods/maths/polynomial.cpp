@@ -6,7 +6,7 @@
 #include <numbers>
 
 #include "redblue/language/error.hpp"
-#include "redblue/methods/row_polynomials.hpp"
+#include "redblue/methods/maths/row_polynomials.hpp"
 #include "redblue/problem/problem.hpp"
 
 namespace redblue {

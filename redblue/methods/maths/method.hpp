@@ -7,7 +7,7 @@
 #include <variant>
 
 #include "redblue/language/types.hpp"
-#include "redblue/methods/kinds.hpp"
+#include "redblue/methods/maths/kinds.hpp"
 
 /// The published methods that may stand in place of exact attention. They are counted like exact attention; of their
 /// errors nothing is proved.
@@ -22,8 +22,8 @@ struct LinearAttention {
 };
 
 /// Weights phi(q).phi(k) with positive random features phi_a(x) = exp(omega_a.x - |x|^2/2) of q and k times
-/// sqrt(scale), the omega_a orthogonal in blocks of d (methods/random_features.hpp). Choromanski et al. 2020 (arXiv
-/// 2009.14794).
+/// sqrt(scale), the omega_a orthogonal in blocks of d (methods/maths/random_features.hpp). Choromanski et al. 2020
+/// (arXiv 2009.14794).
 struct Performer {
   index_t features = 256;
   index_t seed = 0;  ///< from 0 to 2^53

@@ -1,4 +1,4 @@
-#include "redblue/methods/random_features.hpp"
+#include "redblue/methods/maths/random_features.hpp"
 
 #include <array>
 #include <cmath>

@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "redblue/schedules/ring/ring.hpp"
+#include "redblue/schedules/parts/ring.hpp"
 
 namespace redblue::schedule {
 

@@ -1,5 +1,5 @@
 #pragma once
-#include "redblue/schedules/backward/operands.hpp"
+#include "redblue/schedules/operands/backward.hpp"
 #include "redblue/schedules/parts/sequences.hpp"
 
 /// Gradients with a block of queries resident and keys passing: dQ_i = SUM_j dS_ij K_j. Every schedule whose outer loop

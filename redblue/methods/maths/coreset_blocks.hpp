@@ -3,8 +3,8 @@
 #include <variant>
 
 #include "redblue/masks/visible.hpp"
-#include "redblue/methods/approximations.hpp"
-#include "redblue/methods/method.hpp"
+#include "redblue/methods/maths/approximations.hpp"
+#include "redblue/methods/maths/method.hpp"
 #include "redblue/problem/sizes.hpp"
 
 /// The blocks of keys of a coreset, and the points that they leave.

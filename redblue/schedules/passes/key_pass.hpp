@@ -1,5 +1,5 @@
 #pragma once
-#include "redblue/schedules/backward/operands.hpp"
+#include "redblue/schedules/operands/backward.hpp"
 #include "redblue/schedules/parts/visible.hpp"
 
 /// Gradients with a block of keys and values resident and queries passing: dK_j = SUM_i dS_ij^T Q_i and

@@ -1,6 +1,6 @@
 #pragma once
 #include "redblue/kernels/pair_modifiers.hpp"
-#include "redblue/schedules/backward/operands.hpp"
+#include "redblue/schedules/operands/backward.hpp"
 #include "redblue/schedules/parts/modifiers.hpp"
 
 /// Modifiers of scores on tiles that hold one word for each pair (parts/modifiers.hpp has those of dense tiles). A bias

@@ -1,5 +1,5 @@
 #pragma once
-#include "redblue/schedules/backward/operands.hpp"
+#include "redblue/schedules/operands/backward.hpp"
 #include "redblue/schedules/parts/score_phase.hpp"
 
 /// Two phases of the schedules that keep an n_q x n_k matrix in slow memory: the probabilities are written once, and dS

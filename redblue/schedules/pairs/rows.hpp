@@ -1,7 +1,7 @@
 #pragma once
-#include "redblue/schedules/sparse/pair_cost.hpp"
+#include "redblue/schedules/pairs/cost.hpp"
 
-/// Products over the pairs of a pattern (theory notes 2g). SDDMM (parts/pair_cost.hpp) forms a word for each pair. SpMM
+/// Products over the pairs of a pattern (theory notes 2g). SDDMM (pairs/cost.hpp) forms a word for each pair. SpMM
 /// multiplies a matrix that has a word for each pair, as gemm.hpp: ceil(w/b2) nnz + w A(b1).
 namespace redblue::schedule {
 

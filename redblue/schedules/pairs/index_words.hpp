@@ -1,8 +1,8 @@
 #pragma once
 #include <initializer_list>
 
+#include "redblue/schedules/pairs/rows.hpp"
 #include "redblue/schedules/parts/gemm.hpp"
-#include "redblue/schedules/sparse/rows.hpp"
 
 /// Index words of a pattern whose pairs are a list in slow memory (theory notes 2g), in the order in which a schedule
 /// needs them: block by block, and of each key that a block of rows meets its number, the number of its pairs in the

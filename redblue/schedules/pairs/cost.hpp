@@ -2,10 +2,10 @@
 #include <cmath>
 #include <optional>
 
+#include "redblue/schedules/pairs/blocks.hpp"
+#include "redblue/schedules/pairs/modifiers.hpp"
+#include "redblue/schedules/pairs/tiles.hpp"
 #include "redblue/schedules/parts/gemm.hpp"
-#include "redblue/schedules/parts/pair_modifiers.hpp"
-#include "redblue/schedules/sparse/pair_blocks.hpp"
-#include "redblue/schedules/sparse/pair_tiles.hpp"
 
 /// What SDDMM costs: a word A_i . B_j for each pair of a pattern (theory notes 2g), in tiles, or in panels: rows of A,
 /// or of B, are resident over all w columns while those of the other pass.

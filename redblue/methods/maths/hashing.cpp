@@ -1,4 +1,4 @@
-#include "redblue/methods/hashing.hpp"
+#include "redblue/methods/maths/hashing.hpp"
 
 #include <set>
 

@@ -1,8 +1,8 @@
 #pragma once
 #include <span>
 
-#include "redblue/schedules/backward/operands.hpp"
-#include "redblue/schedules/forward/operands.hpp"
+#include "redblue/schedules/operands/backward.hpp"
+#include "redblue/schedules/operands/forward.hpp"
 #include "redblue/schedules/parts/projections.hpp"
 
 /// The operands of attention whose Q, K and V are projections, and of its gradients: what Projected puts products

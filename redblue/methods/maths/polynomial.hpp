@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "redblue/language/words.hpp"
-#include "redblue/methods/kinds.hpp"
+#include "redblue/methods/maths/kinds.hpp"
 
 /// Polynomials near e^z, for attention whose weights are p(z) in place of e^z. p(scale q.k) is a sum over monomials of
 /// q times monomials of k, so that keys and values become a state whose size does not depend on their number.

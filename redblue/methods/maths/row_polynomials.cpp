@@ -1,4 +1,4 @@
-#include "redblue/methods/row_polynomials.hpp"
+#include "redblue/methods/maths/row_polynomials.hpp"
 
 #include <fmt/format.h>
 
