@@ -5,7 +5,6 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <concepts>
 #include <optional>
@@ -14,6 +13,7 @@
 
 #include "redblue/language/bytes.hpp"
 #include "redblue/language/nearest.hpp"
+#include "redblue/problem/called_elsewhere.hpp"
 
 namespace redblue::cli {
 
@@ -51,40 +51,6 @@ std::string file_suggestion(const CLI::App& command, const std::string& word) {
                  : ": give it by the name of its tensor, as in --q " + word;
 }
 
-/// What options are called elsewhere, without capitals, hyphens and underscores.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 31> kElsewhere{{
-    {"seqlen", "n"},
-    {"seqlength", "n"},
-    {"sequencelength", "n"},
-    {"length", "n"},
-    {"tokens", "n"},
-    {"seqlenq", "nq"},
-    {"seqlenk", "nk"},
-    {"seqlenkv", "nk"},
-    {"queries", "nq"},
-    {"keys", "nk"},
-    {"headdim", "d"},
-    {"headsize", "d"},
-    {"dhead", "d"},
-    {"dmodel", "d"},
-    {"headdimv", "dv"},
-    {"numheads", "heads"},
-    {"nheads", "heads"},
-    {"numkvheads", "kv-heads"},
-    {"nkvheads", "kv-heads"},
-    {"batchsize", "batch"},
-    {"softmaxscale", "scale"},
-    {"smscale", "scale"},
-    {"attnmask", "mask"},
-    {"attentionmask", "mask"},
-    {"iscausal", "causal"},
-    {"dropoutp", "dropout"},
-    {"windowsize", "window"},
-    {"sram", "memory"},
-    {"out", "output"},
-    {"in", "input"},
-    {"approximation", "approximate"},
-}};
 /// ": did you mean ...?" for an option that the command does not have, where it has one of nearly that name, or of that
 /// meaning.
 std::string suggestion(const CLI::App& command, const std::string& word) {
@@ -93,9 +59,11 @@ std::string suggestion(const CLI::App& command, const std::string& word) {
   std::vector<std::string_view> names;
   for (const CLI::Option* option : command.get_options())
     names.insert(names.end(), option->get_lnames().begin(), option->get_lnames().end());
-  const auto elsewhere = std::ranges::find_if(kElsewhere, [&](const auto& e) { return edits(name, e.first) == 0; });
-  std::string meant(elsewhere == kElsewhere.end() ? "" : elsewhere->second);
-  if (std::ranges::find(names, meant) == names.end()) meant = nearest(name, names);
+  std::string meant;
+  for (const std::string_view option : called_elsewhere(name))
+    for (const std::string_view own : names)
+      if (meant.empty() && letters_of(option) == letters_of(own)) meant = own;
+  if (meant.empty()) meant = nearest(name, names);
   return meant.empty() ? "" : fmt::format(": did you mean --{}?", meant);
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 /// What is asked for: sizes, masks, modifiers, operation.
 #include "redblue/language/error.hpp"
+#include "redblue/problem/called_elsewhere.hpp"
 #include "redblue/problem/options.hpp"
 #include "redblue/problem/problem.hpp"
 #include "redblue/problem/sequences.hpp"

@@ -5,22 +5,14 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <optional>
 #include <string_view>
+
+#include "redblue/language/nearest.hpp"
 
 namespace redblue::cli {
 
 namespace {
-
-/// A name without case, and without what only parts its words.
-std::string letters_in(std::string_view name) {
-  std::string letters;
-  for (const char c : name)
-    if (std::isalnum(static_cast<unsigned char>(c)) != 0)
-      letters += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return letters;
-}
 
 /// The part of a name before its last dot or slash: tensors of one layer share it.
 std::string_view folder_of(std::string_view name) {
@@ -56,7 +48,7 @@ constexpr std::array kMeanings{
 };
 
 std::optional<Meaning> meaning_of(std::string_view name) {
-  const std::string letters = letters_in(name.substr(folder_of(name).size()));
+  const std::string letters = letters_of(name.substr(folder_of(name).size()));
   const auto found =
       std::ranges::find_if(kMeanings, [&](const Meaning& m) { return letters.find(m.part) != std::string::npos; });
   return found == kMeanings.end() ? std::nullopt : std::optional(*found);
@@ -117,7 +109,7 @@ std::vector<std::string> other_names(const Archive& archive, const FileOptions& 
     const bool named = files.name_of(tensor) != tensor;  // and the message names that
     if (named || archive.contains(tensor)) continue;
     for (const Archive::Entry& e : entries)
-      if (is_called(tensor, letters_in(e.name))) {
+      if (is_called(tensor, letters_of(e.name))) {
         found.push_back(fmt::format("{}={}", tensor, readable(e.name)));
         break;
       }

@@ -51,33 +51,19 @@ def unknown_options(caller: str, unknown: Iterable[str], known: Iterable[str]) -
     """The error for options that `caller` does not have."""
     known = list(known)
     name = next(iter(unknown))
-    plain = name.lower().replace("_", "")
-    elsewhere = _ELSEWHERE.get(plain, ())
-    meant = [option for option in elsewhere if option in known] or ([] if elsewhere else difflib.get_close_matches(name, known, n=1))
-    if "bias" in meant and "mask" in plain:
+    elsewhere = _core.called_elsewhere(name)
+    sizes = any(option in ("n", *Sizes._fields) for option in elsewhere)
+    meant = [option for option in elsewhere if option in known] or ([] if sizes else difflib.get_close_matches(name, known, n=1))
+    if "bias" in meant and "mask" in name.lower():
         shape = " (its shape)" if "n_q" in known else ""
         said = f"give bias{shape}, where True keeps a pair and floats are added to scores, or a pattern of redblue.patterns"
     elif meant:
         said = f"did you mean '{meant[0]}'?"
-    elif elsewhere:
+    elif sizes:
         said = "sizes are those of the arrays; leave it out"
     else:
         said = f"give {', '.join(known)}"
     return TypeError(f"{caller} has no option '{name}': {said}")
-
-
-#: What options are called elsewhere, without capitals and underscores.
-_ELSEWHERE = {
-    **dict.fromkeys(("mask", "attnmask", "attentionmask", "keypaddingmask", "attnbias", "attentionbias"), ("bias",)),
-    **dict.fromkeys(("seqlen", "seqlength", "sequencelength", "length", "tokens"), ("n",)),
-    **dict.fromkeys(("headdim", "headsize", "dhead", "dk"), ("d",)),
-    **dict.fromkeys(("numheads", "nheads", "nhead"), ("heads",)),
-    **dict.fromkeys(("numkvheads", "nkvheads"), ("kv_heads",)),
-    **{"batchsize": ("batch",), "seqlenq": ("n_q",), "seqlenk": ("n_k",), "seqlenkv": ("n_k",)},
-    **dict.fromkeys(("softmaxscale", "smscale"), ("scale",)),
-    **{"dropoutp": ("dropout",), "iscausal": ("causal",), "windowsize": ("window",), "logitcap": ("softcap",)},
-    **{"sram": ("memory",), "learnablesink": ("sinks",), "saux": ("sinks",), "cuseqlens": ("cu_seqlens_q",)},
-}
 
 
 _INT64 = range(-(2**63), 2**63)

@@ -1,6 +1,7 @@
 #include "redblue/problem.hpp"
 
 #include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string_view.h>
 
 #include "options.hpp"
 #include "pattern.hpp"
@@ -43,6 +44,8 @@ void add_problem(nb::module_& m) {
         return attends(named(operation_from_name(operation), "operation", operation));
       },
       "Has this operation keys? merge has not.");
+  m.def("called_elsewhere", &called_elsewhere,
+        "The options that other libraries call by this name, the likeliest first.");
   m.def(
       "problem_options", [] { return described<Problem>(problem_options()); },
       "The table of a problem's options: name, flag of the program, type, may it be None?, default, source, help.");

@@ -5,24 +5,25 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cstddef>
 #include <numeric>
 #include <utility>
 
 namespace redblue {
 
-namespace {
-
-std::string plain_letters(std::string_view name) {
+std::string letters_of(std::string_view name) {
   std::string letters;
   for (const char c : name)
-    if (c != '-' && c != '_') letters += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    if (std::isalnum(static_cast<unsigned char>(c)) != 0)
+      letters += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   return letters;
 }
 
-}  // namespace
+namespace {
 
+/// How many letters to change, add or leave out to make `b` of `a` (Levenshtein's distance), of letters_of() each.
 std::size_t edits(std::string_view a, std::string_view b) {
-  const std::string from = plain_letters(a), to = plain_letters(b);
+  const std::string from = letters_of(a), to = letters_of(b);
   std::vector<std::size_t> row(to.size() + 1);  // for the letters of `from` so far, and each beginning of `to`
   std::iota(row.begin(), row.end(), std::size_t{0});
   for (std::size_t i = 0; i < from.size(); ++i) {
@@ -35,9 +36,11 @@ std::size_t edits(std::string_view a, std::string_view b) {
   return row.back();
 }
 
+}  // namespace
+
 std::string nearest(std::string_view word, const std::vector<std::string_view>& names) {
   std::string found;
-  std::size_t least = plain_letters(word).size() / 3 + 1;
+  std::size_t least = letters_of(word).size() / 3 + 1;
   for (const std::string_view name : names)
     if (const std::size_t n = edits(word, name); n < least) {
       least = n;

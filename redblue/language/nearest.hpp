@@ -1,14 +1,12 @@
 #pragma once
-#include <cstddef>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace redblue {
 
-/// How many letters to change, add or leave out to make `b` of `a` (Levenshtein's distance). Capitals, hyphens and
-/// underscores make no difference.
-std::size_t edits(std::string_view a, std::string_view b);
+/// The letters and digits of a name, without capitals: what is left where people write it in different ways.
+std::string letters_of(std::string_view name);
 
 /// The name that was probably meant by `word`, for messages: the first of those that are the nearest to it, if a third
 /// of its letters or fewer differ; else "".

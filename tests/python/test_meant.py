@@ -123,6 +123,29 @@ def test_plan_names_what_was_meant(options, says):
     assert says in str(caught.value)
 
 
+@needs_program
+@pytest.mark.parametrize(
+    "elsewhere, here",
+    [
+        ("seqlen_kv", "n_k"),
+        ("d_model", "d"),
+        ("num_kv_heads", "kv_heads"),
+        ("is_causal", "causal"),
+        ("dropout_p", "dropout"),
+        ("logit_cap", "softcap"),
+        ("attn_bias", "bias"),
+        ("s_aux", "sinks"),
+    ],
+)
+def test_python_and_the_program_know_the_same_names_of_elsewhere(elsewhere, here):
+    with pytest.raises(TypeError) as caught:
+        redblue.plan(n=8, **{"d": 4, elsewhere: 1})
+    assert f"did you mean '{here}'?" in str(caught.value)
+    flag = {"n_k": "nk"}.get(here, here.replace("_", "-"))
+    said = program.redblue(*PLAN, "--M", "1000", f"--{elsewhere.replace('_', '-')}", "1").stderr
+    assert f"did you mean --{flag}?" in said
+
+
 def test_memory_may_have_a_unit():
     for text, number in (("64KiB", 65536), ("2048", 2048), ("1.5MiB", 3 << 19)):
         assert redblue.plan(n=64, d=8, memory=text).to_dict() == redblue.plan(n=64, d=8, memory=number).to_dict()
