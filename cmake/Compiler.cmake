@@ -6,7 +6,8 @@ set(CMAKE_CXX_EXTENSIONS OFF)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 set(CMAKE_POSITION_INDEPENDENT_CODE ON)
 
-add_compile_options(-Wall -Wextra -Wpedantic -Wconversion)
+# A value of an enum, such as an operation, that a switch leaves out is an error: what a new one means is said in each.
+add_compile_options(-Wall -Wextra -Wpedantic -Wconversion -Werror=switch)
 if(CMAKE_CXX_COMPILER_ID MATCHES Clang)
   # -Wshadow of g++ also complains where a constructor's parameter is named like the member it sets. -Wconversion of g++
   # leaves out signs, and so does clang's here: what compiles with one should compile with the other.

@@ -13,7 +13,6 @@ SKIPPED = ("build", "bench/results", "data", "examples/data", "shared", "tests/d
 EXCEPTIONS = {
     "python/redblue/torch.py": 576,
     "redblue/planner/fastest.cpp": 710,
-    "redblue/verify/verify.cpp": 513,
     "redblue/kernels/simd/online_attention.hpp": 717,
     "redblue/planner/planner.cpp": 529,
     "tests/runtime/backward_test.cpp": 676,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <stdexcept>
 #include <utility>
 
 #include "redblue/bounds/backward.hpp"
@@ -45,12 +46,24 @@ long double value(Words N, long double K, Words M) {
 namespace {
 
 std::vector<Bound> without_dropout(Operation op, const AttentionProblem& x) {
-  if (op == Operation::merge) return {merge(x)};
-  if (x.approximation != nullptr) return x.approximation->bounds(op, x);
-  if (op == Operation::forward) return forward_bounds(x);
-  if (op == Operation::backward) return backward_bounds(x);
-  if (is_of_pairs(op)) return scores_bounds(op, x);
-  return projected_bounds(op, x);
+  if (x.approximation != nullptr && attends(op)) return x.approximation->bounds(op, x);
+  switch (op) {
+    case Operation::forward:
+      return forward_bounds(x);
+    case Operation::backward:
+      return backward_bounds(x);
+    case Operation::forward_x:
+    case Operation::gradient_x:
+    case Operation::backward_x:
+    case Operation::backward_w:
+      return projected_bounds(op, x);
+    case Operation::scores:
+    case Operation::weights:
+      return scores_bounds(op, x);
+    case Operation::merge:
+      return {merge(x)};
+  }
+  throw std::logic_error("an operation without bounds");
 }
 
 /// Each word of a bias that a visible score needs is read once at least, and each word of dBias written once. What a

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <stdexcept>
 
 #include "redblue/bounds/rounding.hpp"
 #include "redblue/problem/sequences.hpp"
@@ -81,7 +82,7 @@ Words trivial_words(Operation op, const AttentionProblem& x, const InstanceNeed&
   const Words d = x.d, d_v = x.d_v, d_in = x.d_in, n = Words(x.n_q) + x.n_k + x.n_k;
   const bool scored = need.scored_rows > 0;
   const Words X = scored ? d * d : Words(0), Y = need.keys > 0 ? d * d_v : Words(0);
-  const Words A = source_rows(x.sources, need, true) * (op == Operation::backward_w ? d_in : d);
+  const Words rows = source_rows(x.sources, need, true), A = rows * d;
   switch (op) {
     case Operation::forward_x:
       return A + X + Y + x.n_q * d_v + (x.lse_required ? x.n_q : 0);
@@ -92,11 +93,18 @@ Words trivial_words(Operation op, const AttentionProblem& x, const InstanceNeed&
     }
     case Operation::backward_x:
       return A + X + Y + need.rows * d_v + d * d + d * d_v + n * d;
-    default: {
+    case Operation::backward_w: {
       const Words W = (scored ? 2 * d_in * d : Words(0)) + (need.keys > 0 ? d_in * d_v : Words(0));
-      return A + W + need.rows * d_v + d_in * (2 * d + d_v) + n * d_in;
+      return rows * d_in + W + need.rows * d_v + d_in * (2 * d + d_v) + n * d_in;
     }
+    case Operation::forward:
+    case Operation::backward:
+    case Operation::scores:
+    case Operation::weights:
+    case Operation::merge:
+      break;
   }
+  throw std::logic_error("an operation without A1, A2, A3");
 }
 
 /// min(1, c width / sqrt M): the largest price s of a start that g', g* and the shared line allow, apart from s = 1
@@ -157,11 +165,12 @@ Bound shared_source(const AttentionProblem& x) {
 }
 
 std::vector<Bound> projected_bounds(Operation op, const AttentionProblem& x) {
-  const Bound first = projected_trivial(op, x);
-  if (x.score == Score::identity || op == Operation::backward_w) return {first};
-  if (op == Operation::forward_x) return {first, shared_source(x)};
-  if (op == Operation::backward_x) return {first, gradient(x)};
-  return {first, gradient(x), gradient_prime(x), gradient_star(x)};
+  std::vector<Bound> list{projected_trivial(op, x)};
+  if (x.score == Score::identity) return list;
+  if (op == Operation::forward_x) list.push_back(shared_source(x));
+  if (op == Operation::backward_x || op == Operation::gradient_x) list.push_back(gradient(x));
+  if (op == Operation::gradient_x) list.insert(list.end(), {gradient_prime(x), gradient_star(x)});
+  return list;
 }
 
 }  // namespace redblue::bound

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <stdexcept>
 #include <utility>
 
 #include "redblue/language/error.hpp"
@@ -350,9 +351,32 @@ Sizes Problem::sizes() const {
 
 bool Problem::forward_first() const { return follows_forward(op) && !forward_given && has_statistics(); }
 
+namespace {
+
+/// The operation whose O and lse this one follows.
+Operation followed_by(Operation op) {
+  switch (op) {
+    case Operation::backward:
+      return Operation::forward;
+    case Operation::gradient_x:
+    case Operation::backward_x:
+    case Operation::backward_w:  // validate() refuses it where O and lse are not given
+      return Operation::forward_x;
+    case Operation::forward:
+    case Operation::forward_x:
+    case Operation::scores:
+    case Operation::weights:
+    case Operation::merge:
+      break;
+  }
+  throw std::logic_error("an operation that follows no forward pass");
+}
+
+}  // namespace
+
 Problem Problem::forward() const {
   Problem p = *this;
-  p.op = op == Operation::backward ? Operation::forward : Operation::forward_x;  // backward_w: validate() refuses
+  p.op = followed_by(op);
   p.lse_required = true;
   p.forward_given = true;
   p.bias_gradient = p.sinks_gradient = p.accumulate = false;

@@ -4,6 +4,7 @@
 #include <limits>
 #include <map>
 #include <memory>
+#include <stdexcept>
 #include <utility>
 #include <vector>
 
@@ -409,38 +410,63 @@ class Dense {
     approximate_ = x_.approximation->rows(one);
   }
   void set_rows() {
-    if (!is_projected(p_.op)) {
-      Q_ = at(SlowArray::Q);
-      K_ = at(SlowArray::K);
-      if (!is_of_pairs(p_.op)) V_ = at(SlowArray::V);
-    } else if (p_.op == Operation::backward_w) {
-      Q_ = times(source(SlowArray::A1), at(SlowArray::WQ));
-      K_ = times(source(SlowArray::A2), at(SlowArray::WK));
-      V_ = times(source(SlowArray::A3), at(SlowArray::WV));
-    } else {
-      Q_ = times(source(SlowArray::A1), at(SlowArray::X));
-      K_ = source(SlowArray::A2);
-      V_ = times(source(SlowArray::A3), at(SlowArray::Y));
+    switch (p_.op) {
+      case Operation::forward:
+      case Operation::backward:
+        V_ = at(SlowArray::V);
+        [[fallthrough]];
+      case Operation::scores:
+      case Operation::weights:
+        Q_ = at(SlowArray::Q);
+        K_ = at(SlowArray::K);
+        return;
+      case Operation::backward_w:
+        Q_ = times(source(SlowArray::A1), at(SlowArray::WQ));
+        K_ = times(source(SlowArray::A2), at(SlowArray::WK));
+        V_ = times(source(SlowArray::A3), at(SlowArray::WV));
+        return;
+      case Operation::forward_x:
+      case Operation::gradient_x:
+      case Operation::backward_x:
+        Q_ = times(source(SlowArray::A1), at(SlowArray::X));
+        K_ = source(SlowArray::A2);
+        V_ = times(source(SlowArray::A3), at(SlowArray::Y));
+        return;
+      case Operation::merge:
+        break;
     }
+    throw std::logic_error("an operation without Q and K");
   }
 
   /// From dQ, dK, dV to the gradients of what Q, K, V were made of.
   Matrices<T> chained(const Matrix<T>& dQ, const Matrix<T>& dK, const Matrix<T>& dV) const {
-    if (!is_projected(p_.op)) return {{SlowArray::dQ, dQ}, {SlowArray::dK, dK}, {SlowArray::dV, dV}};
-    const Matrix<T> A1t = source(SlowArray::A1).transposed(), A3t = source(SlowArray::A3).transposed();
-    if (p_.op == Operation::gradient_x) return {{SlowArray::g, times(A1t, dQ)}};
-    if (p_.op == Operation::backward_x)
-      return {{SlowArray::dX, times(A1t, dQ)},
-              {SlowArray::dY, times(A3t, dV)},
-              {SlowArray::dA1, times(dQ, at(SlowArray::X).transposed())},
-              {SlowArray::dA2, dK},
-              {SlowArray::dA3, times(dV, at(SlowArray::Y).transposed())}};
-    return {{SlowArray::dWQ, times(A1t, dQ)},
-            {SlowArray::dWK, times(source(SlowArray::A2).transposed(), dK)},
-            {SlowArray::dWV, times(A3t, dV)},
-            {SlowArray::dA1, times(dQ, at(SlowArray::WQ).transposed())},
-            {SlowArray::dA2, times(dK, at(SlowArray::WK).transposed())},
-            {SlowArray::dA3, times(dV, at(SlowArray::WV).transposed())}};
+    const auto transposed = [&](SlowArray a) { return source(a).transposed(); };
+    switch (p_.op) {
+      case Operation::forward:
+      case Operation::backward:
+        return {{SlowArray::dQ, dQ}, {SlowArray::dK, dK}, {SlowArray::dV, dV}};
+      case Operation::gradient_x:
+        return {{SlowArray::g, times(transposed(SlowArray::A1), dQ)}};
+      case Operation::backward_x:
+        return {{SlowArray::dX, times(transposed(SlowArray::A1), dQ)},
+                {SlowArray::dY, times(transposed(SlowArray::A3), dV)},
+                {SlowArray::dA1, times(dQ, at(SlowArray::X).transposed())},
+                {SlowArray::dA2, dK},
+                {SlowArray::dA3, times(dV, at(SlowArray::Y).transposed())}};
+      case Operation::backward_w:
+        return {{SlowArray::dWQ, times(transposed(SlowArray::A1), dQ)},
+                {SlowArray::dWK, times(transposed(SlowArray::A2), dK)},
+                {SlowArray::dWV, times(transposed(SlowArray::A3), dV)},
+                {SlowArray::dA1, times(dQ, at(SlowArray::WQ).transposed())},
+                {SlowArray::dA2, times(dK, at(SlowArray::WK).transposed())},
+                {SlowArray::dA3, times(dV, at(SlowArray::WV).transposed())}};
+      case Operation::forward_x:
+      case Operation::scores:
+      case Operation::weights:
+      case Operation::merge:
+        break;
+    }
+    throw std::logic_error("an operation without gradients");
   }
 
   Problem p_;
