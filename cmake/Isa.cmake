@@ -1,3 +1,6 @@
+# A room of redblue/ keeps what is for one family of processors in a folder: x86/. Where there is none for the processor
+# that a build is for, the room's portable.cpp takes its place. A family is added here, with its processors and flags.
+#
 # A source whose name ends in _avx2, _avx512, _avx512_bf16 or _amx_bf16 is compiled for that instruction set and called
 # only where is_available() (redblue/hardware/isa.hpp) says so. Such a file must keep everything but its entry points in anonymous
 # namespaces: the linker could otherwise pick its copy of an inline function for code that must run on every processor.
@@ -7,7 +10,25 @@
 # scalars side by side, such as the ends of a range, waits for the stores of both.
 # (With -O2 in place of -O3 these files compile in three quarters of the time; on an AMD EPYC polynomials then take 5 to 8 %
 # longer, one query 16 %.)
-function(redblue_set_isa_flags sources)
+function(redblue_choose_isas sources)
+  set(families x86)
+  set(family)
+  if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
+    set(family x86)
+  endif()
+  set(kept ${${sources}})
+  foreach(other IN LISTS families)
+    if(NOT other STREQUAL family)
+      list(FILTER kept EXCLUDE REGEX "/${other}/[^/]+$")
+    endif()
+  endforeach()
+  foreach(source IN LISTS kept)
+    if(family AND source MATCHES "^(.*)/${family}/[^/]+$")
+      list(REMOVE_ITEM kept ${CMAKE_MATCH_1}/portable.cpp)
+    endif()
+  endforeach()
+  set(${sources} ${kept} PARENT_SCOPE)
+
   set(optimised -O3)
   if(REDBLUE_SANITIZE)
     set(optimised -O0)
@@ -19,15 +40,9 @@ function(redblue_set_isa_flags sources)
   endif()
   set(avx512_bf16 ${avx512} -mavx512bf16)
   set(amx_bf16 ${avx512_bf16} -mamx-tile -mamx-bf16)
-  set(kept ${${sources}})
   foreach(isa avx2 avx512 avx512_bf16 amx_bf16)
-    set(files ${${sources}})
+    set(files ${kept})
     list(FILTER files INCLUDE REGEX "_${isa}\\.cpp$")
-    if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
-      set_property(SOURCE ${files} APPEND PROPERTY COMPILE_OPTIONS ${${isa}})
-    else()
-      list(REMOVE_ITEM kept ${files})
-    endif()
+    set_property(SOURCE ${files} APPEND PROPERTY COMPILE_OPTIONS ${${isa}})
   endforeach()
-  set(${sources} ${kept} PARENT_SCOPE)
 endfunction()

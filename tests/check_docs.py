@@ -138,7 +138,7 @@ def folders(parent):
 
 
 # Folders that CONTRIBUTING.md names for what may come.
-TO_COME = {"kernels/arm", "schedules/second"}
+TO_COME = {"kernels/arm", "hardware/arm", "methods/kernels/arm", "schedules/second"}
 # FAMILY, NAME, MACHINE-DATE-COMMIT: what the reader puts in.
 PLACEHOLDER = re.compile(r"(?:^|[/_-])[A-Z]{4,}(?=[/.-]|$)")
 WORD_OF_PATH = re.compile(r"(?<![\w./<\"'-])[\w.*-]+(?:/[\w.*-]+)*(?:/|\.(?:md|hpp|cpp|h|c|py|sh|cmake|csv|json|txt))(?![\w/>\"'])")

@@ -28,6 +28,10 @@ ROOMS = [
 ]
 # The shelves of a room from the ground up; "" is its own folder. A room that is not here has no folders.
 SHELVES = {
+    "hardware": [
+        "",
+        "x86",  # which of its instruction sets there are, and loops for them
+    ],
     "kernels": [
         "",      # portable
         "simd",  # for any vector type

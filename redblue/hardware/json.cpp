@@ -55,7 +55,10 @@ class Field {
   }
   Isa isa() const {
     const auto isa = isa_from_name(text());
-    if (!isa) fail("portable, avx2, avx512, avx512_bf16 or amx_bf16");
+    std::string names;
+    for (const IsaFacts& f : kIsaFacts)
+      names += fmt::format("{}{}", f.isa == kIsas[0] ? "" : f.isa == *std::rbegin(kIsas) ? " or " : ", ", f.name);
+    if (!isa) fail(names);
     return *isa;
   }
   DType dtype() const {

@@ -22,11 +22,6 @@ struct Loops {
 };
 inline constexpr std::int64_t kExpMultiple = 64, kReadMultiple = 1024;
 
-// One file for each instruction set; call only what is_available().
 extern const Loops kPortableF32, kPortableF64;
-extern const Loops kAvx2F32, kAvx2F64;
-extern const Loops kAvx512F32, kAvx512F64;
-extern const Loops kAvx512Bf16;
-extern const Loops kAmxBf16;
 
 }  // namespace redblue::hardware

@@ -8,12 +8,13 @@
 #include <cmath>
 #include <ctime>
 #include <functional>
+#include <optional>
 #include <span>
 #include <thread>
 #include <vector>
 
+#include "redblue/hardware/family.hpp"
 #include "redblue/hardware/hardware.hpp"
-#include "redblue/hardware/loops.hpp"
 #include "redblue/hardware/topology.hpp"
 #include "redblue/language/error.hpp"
 
@@ -111,12 +112,10 @@ class Buffer {
 };
 
 /// The loops of the instruction sets that this one includes. Linux is not asked for tiles unless they are among them.
-std::vector<const Loops*> available_loops([[maybe_unused]] Isa most = Isa::amx_bf16) {
+std::vector<const Loops*> available_loops(std::optional<Isa> most = {}) {
   std::vector<const Loops*> list = {&kPortableF32, &kPortableF64};
-#if defined(__x86_64__)
-  for (const Loops* l : {&kAvx2F32, &kAvx2F64, &kAvx512F32, &kAvx512F64, &kAvx512Bf16, &kAmxBf16})
-    if (includes(most, l->isa) && is_available(l->isa)) list.push_back(l);
-#endif
+  for (const Loops* l : family_loops())
+    if ((!most || includes(*most, l->isa)) && is_available(l->isa)) list.push_back(l);
   return list;
 }
 

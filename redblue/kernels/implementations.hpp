@@ -90,7 +90,11 @@ constexpr bool may_have_implementation(const K&) {
 }
 inline bool may_have_implementation(const AnyKernel& k) { return k.kind().implementations; }
 
-/// The table for an instruction set that this machine can run.
+/// The table without a faster body for any kernel.
+template <class T>
+inline constexpr Implementations<T> kPortable{};
+/// The table for an instruction set that this machine can run. The folder of the processor's family (x86/) has it, or
+/// portable.cpp.
 template <class T>
 const Implementations<T>& implementations(Isa isa);
 /// The table for Q, K and V in bf16, if their products may be bf16, too: implementations(isa) if the set has no such

@@ -5,15 +5,15 @@
 #include <cmath>
 #include <vector>
 
+#include "redblue/hardware/family.hpp"
+
 namespace redblue::hardware {
 namespace {
 
 std::vector<const Loops*> available() {
   std::vector<const Loops*> list = {&kPortableF32, &kPortableF64};
-#if defined(__x86_64__)
-  for (const Loops* l : {&kAvx2F32, &kAvx2F64, &kAvx512F32, &kAvx512F64, &kAvx512Bf16})
-    if (is_available(l->isa)) list.push_back(l);
-#endif
+  for (const Loops* l : family_loops())
+    if (l->isa != Isa::amx_bf16 && is_available(l->isa)) list.push_back(l);
   return list;
 }
 

@@ -1,7 +1,7 @@
 #pragma once
 #include "redblue/kernels/simd/key_gradients.hpp"
-#include "redblue/kernels/tables.hpp"
 #include "redblue/kernels/x86/bf16_products.hpp"
+#include "redblue/kernels/x86/tables.hpp"
 
 /// KeyGradients with bf16 products. K^T and V^T are panels of pairs of features. P is left as pairs of queries, as
 /// P^T dO reads them, and then gives way to dS, as dS^T Q does: after the step P holds no weights.

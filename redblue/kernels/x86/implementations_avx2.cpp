@@ -1,6 +1,6 @@
 #include "redblue/kernels/simd/table.hpp"
-#include "redblue/kernels/tables.hpp"
 #include "redblue/kernels/x86/avx2.hpp"
+#include "redblue/kernels/x86/tables.hpp"
 
 namespace redblue::kernel {
 

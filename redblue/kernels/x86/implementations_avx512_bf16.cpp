@@ -1,6 +1,6 @@
 #include "redblue/kernels/simd/online_attention.hpp"
-#include "redblue/kernels/tables.hpp"
 #include "redblue/kernels/x86/bf16_key_gradients.hpp"
+#include "redblue/kernels/x86/tables.hpp"
 
 namespace redblue::kernel {
 

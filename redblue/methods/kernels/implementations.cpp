@@ -7,14 +7,8 @@ namespace {
 /// The body of K for an instruction set that this machine can run; null where there is none.
 template <class T, class K>
 Implementation<T, K> body(Isa isa) {
-  if (!includes(isa, Isa::avx2)) return nullptr;
-  const bool narrow = !includes(isa, Isa::avx512);
-  const detail::Slot<T, K>* slot = nullptr;
-  if constexpr (std::same_as<T, float>)
-    slot = narrow ? &kMethodsAvx2F32 : &kMethodsAvx512F32;
-  else
-    slot = narrow ? &kMethodsAvx2F64 : &kMethodsAvx512F64;
-  return slot->body;
+  const detail::Slot<T, K>* const slot = method_implementations<T>(isa);
+  return slot == nullptr ? nullptr : slot->body;
 }
 
 }  // namespace

@@ -18,7 +18,13 @@ struct MethodImplementations
   }
 };
 
-extern const MethodImplementations<float> kMethodsAvx2F32, kMethodsAvx512F32;
-extern const MethodImplementations<double> kMethodsAvx2F64, kMethodsAvx512F64;
+/// The table for an instruction set that this machine can run, or null. The folder of the processor's family (x86/) has
+/// it, or portable.cpp.
+template <class T>
+const MethodImplementations<T>* method_implementations(Isa isa);
+template <>
+const MethodImplementations<float>* method_implementations(Isa isa);
+template <>
+const MethodImplementations<double>* method_implementations(Isa isa);
 
 }  // namespace redblue::kernel

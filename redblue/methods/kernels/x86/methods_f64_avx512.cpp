@@ -1,5 +1,6 @@
 #include "redblue/kernels/x86/avx512.hpp"
 #include "redblue/methods/kernels/simd/table.hpp"
+#include "redblue/methods/kernels/x86/tables.hpp"
 
 namespace redblue::kernel {
 

@@ -1,7 +1,7 @@
 #include <immintrin.h>
 
-#include "redblue/hardware/loops.hpp"
 #include "redblue/hardware/vector_loops.hpp"
+#include "redblue/hardware/x86/loops.hpp"
 
 namespace redblue::hardware {
 

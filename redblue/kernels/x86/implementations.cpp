@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "redblue/kernels/tables.hpp"
+#include "redblue/kernels/x86/tables.hpp"
 
 namespace redblue::kernel {
 
@@ -13,8 +13,7 @@ namespace {
 
 template <class T>
 const Implementations<T>& choose(Isa isa, const Implementations<T>& avx2, const Implementations<T>& avx512) {
-  static constexpr Implementations<T> portable;
-  return includes(isa, Isa::avx512) ? avx512 : includes(isa, Isa::avx2) ? avx2 : portable;
+  return includes(isa, Isa::avx512) ? avx512 : includes(isa, Isa::avx2) ? avx2 : kPortable<T>;
 }
 
 const Implementations<float>& fused_bf16() {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "redblue/hardware/loops.hpp"
+#include "redblue/hardware/x86/loops.hpp"
 
 namespace redblue::hardware {
 

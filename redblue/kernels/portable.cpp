@@ -1,0 +1,16 @@
+#include "redblue/kernels/implementations.hpp"
+
+/// For processors whose family has no folder here (cmake/Isa.cmake): portable code alone.
+namespace redblue::kernel {
+
+template <>
+const Implementations<float>& implementations(Isa /*isa*/) {
+  return kPortable<float>;
+}
+template <>
+const Implementations<double>& implementations(Isa /*isa*/) {
+  return kPortable<double>;
+}
+const Implementations<float>& bf16_implementations(Isa /*isa*/) { return kPortable<float>; }
+
+}  // namespace redblue::kernel
