@@ -7,13 +7,13 @@
 namespace redblue::kernel {
 
 /// One step of FlashAttention: S <- scale Q K^T, modified; the online softmax, or another score function; O += S V. A
-/// machine may run it as one body, panel by panel; the parts in this order define its result.
+/// machine may run it as one implementation, panel by panel; the parts in this order define its result.
 struct OnlineAttention {
   static constexpr bool kComposite = true;
   static constexpr std::string_view name = "online_attention";
   static constexpr std::array access{Access::write, Access::update, Access::update, Access::update, Access::read,
                                      Access::read,  Access::read,   Access::read,   Access::read};
-  // The layouts a fused body would like its tiles in.
+  // The layouts a fused implementation would like its tiles in.
   static constexpr Layout S = Layout::panel_scratch;
   static constexpr Layout Q = Layout::query_panels;
   static constexpr Layout O = Layout::output_panels;

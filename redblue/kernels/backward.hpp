@@ -87,15 +87,15 @@ struct WeightsOfTile {
 };
 
 /// One step of a backward pass whose keys are resident: P = f(S), dV += P^T dO, dS = f'(S)(dP - D), dK += dS^T Q. A
-/// machine may run it as one body; the parts in this order define its result. Where nothing modifies scores nobody
-/// reads P afterwards, and a body may leave there what it likes.
+/// machine may run it as one implementation; the parts in this order define its result. Where nothing modifies scores
+/// nobody reads P afterwards, and an implementation may leave there what it likes.
 struct KeyGradients {
   static constexpr bool kComposite = true;
   static constexpr std::string_view name = "key_gradients";
   static constexpr std::array access{Access::write, Access::write, Access::update, Access::update, Access::read,
                                      Access::read,  Access::read,  Access::read,   Access::read,   Access::read,
                                      Access::write, Access::write, Access::read,   Access::read};
-  // The layouts a fused body would like its tiles in.
+  // The layouts a fused implementation would like its tiles in.
   static constexpr Layout P = Layout::padded_rows;
   static constexpr Layout dS = Layout::padded_rows;
   static constexpr Layout Q = Layout::read_only;
@@ -133,8 +133,8 @@ struct KeyGradients {
   }
 };
 
-/// C <- C + op(A) op(B) in slow memory; the first time C <- op(A) op(B). A body may leave out entries of op(A) that are
-/// 0 because a mask hides the column from the row.
+/// C <- C + op(A) op(B) in slow memory; the first time C <- op(A) op(B). An implementation may leave out entries of
+/// op(A) that are 0 because a mask hides the column from the row.
 struct GemmOver {
   static constexpr std::string_view name = "gemm_over";
   static constexpr std::array access{Access::update, Access::read, Access::read};

@@ -14,7 +14,8 @@
 /// and, with the shapes of its arguments,
 ///
 ///   constexpr index_t exponentials(Shape...) const;                       // a plain kernel: how many it takes
-///   constexpr std::optional<PairByPair> pair_by_pair(Shape...) const;     // pair_by_pair.hpp: if a body may go so
+///   constexpr std::optional<PairByPair> pair_by_pair(Shape...) const;     // pair_by_pair.hpp: if an implementation
+///   may go so
 namespace redblue::kernel {
 
 /// What a kernel makes of an lse, which is rounded.
@@ -25,7 +26,7 @@ enum class LseUse : std::uint8_t {
 };
 
 struct Costs {
-  /// An argument that a composite needs as it is laid out for bodies, and whole; else it runs part by part.
+  /// An argument that a composite needs as it is laid out for implementations, and whole; else it runs part by part.
   struct Packed {
     std::size_t argument;
     Layout layout;

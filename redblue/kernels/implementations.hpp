@@ -9,17 +9,17 @@
 #include "redblue/language/dtype.hpp"
 
 /// Faster implementations of kernels: one table per instruction set and word type, chosen at run time. The portable
-/// body defines what a kernel does; docs/kernels.md says how the others are built.
+/// implementation defines what a kernel does; docs/kernels.md says how the others are built.
 namespace redblue::kernel {
 
 namespace detail {
 template <class T, class K>
 struct Slot {
-  Implementation<T, K> body = nullptr;
+  Implementation<T, K> implementation = nullptr;
 };
 template <class T, class... K>
 struct Slots : Slot<T, K>... {};
-/// The kernels of this room that may have a faster body. Another brings its own, as a static member
+/// The kernels of this room that may have a faster implementation. Another brings its own, as a static member
 /// `template <class T> Implementation<T, K> implementation(Isa)`.
 template <class T>
 using AllSlots =
@@ -64,23 +64,23 @@ struct Implementations : ImplementationTraits, private detail::AllSlots<T> {
   void (*pair_rows)(const std::uint16_t* from, Shape shape, index_t stride, View<T> pairs) = nullptr;
   RowConversion<T> row_conversion;
 
-  /// The body for K, null if there is none.
+  /// The implementation for K, null if there is none.
   template <class K>
-  constexpr Implementation<T, K> body() const {
+  constexpr Implementation<T, K> of() const {
     if constexpr (std::is_base_of_v<detail::Slot<T, K>, Implementations>)
-      return detail::Slot<T, K>::body;
+      return detail::Slot<T, K>::implementation;
     else if constexpr (requires { K::template implementation<T>(isa); })
       return K::template implementation<T>(isa);
     else
       return nullptr;
   }
   template <class K>
-  constexpr void set(Implementation<T, K> body) {
-    detail::Slot<T, K>::body = body;
+  constexpr void set(Implementation<T, K> implementation) {
+    detail::Slot<T, K>::implementation = implementation;
   }
 };
 
-/// May the kernel have a faster body?
+/// May the kernel have a faster implementation?
 template <Kernel K>
 inline constexpr bool kMayHaveImplementation = std::is_base_of_v<detail::Slot<float, K>, detail::AllSlots<float>> ||
                                                requires { K::template implementation<float>(Isa::portable); };
@@ -90,7 +90,7 @@ constexpr bool may_have_implementation(const K&) {
 }
 inline bool may_have_implementation(const AnyKernel& k) { return k.kind().implementations; }
 
-/// The table without a faster body for any kernel.
+/// The table without a faster implementation for any kernel.
 template <class T>
 inline constexpr Implementations<T> kPortable{};
 /// The table for an instruction set that this machine can run. The folder of the processor's family (x86/) has it, or
@@ -136,10 +136,10 @@ inline Placement place(const ImplementationTraits& b, Shape s, Layout layout) {
   return {s.words(), s.cols, Layout::row_major};
 }
 
-/// Runs a kernel with the best body there is: its own, else those of its parts, else the portable one.
+/// Runs a kernel with the best implementation there is: its own, else those of its parts, else the portable one.
 template <class T, Kernel K>
 void run(const Implementations<T>& table, const K& k, std::span<const View<T>> views) {
-  if (const Implementation<T, K> body = table.template body<K>(); body != nullptr && body(k, views)) return;
+  if (const Implementation<T, K> own = table.template of<K>(); own != nullptr && own(k, views)) return;
   if constexpr (Composite<K>) {
     const auto run_part = [&](const auto& part, const auto&... v) {
       const std::array<View<T>, sizeof...(v)> list{v...};
@@ -148,7 +148,8 @@ void run(const Implementations<T>& table, const K& k, std::span<const View<T>> v
     spread<arity<K>>([&](const auto&... v) { k.parts(run_part, v...); }, views);
   } else {
     for (const View<T>& v : views)
-      if (v.packed()) throw std::logic_error("kernel " + std::string(K::name) + " has no body for packed tiles");
+      if (v.packed())
+        throw std::logic_error("kernel " + std::string(K::name) + " has no implementation for packed tiles");
     kernel::run<T>(k, views);
   }
 }

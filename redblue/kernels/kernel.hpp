@@ -86,7 +86,7 @@ struct Kind {
   // What traces ask of plain kernels.
   std::span<const std::string_view> parameter_names;
   bool updates;          ///< has it a member `first`, so that Machine::update takes it?
-  bool implementations;  ///< may it have a faster body?
+  bool implementations;  ///< may it have a faster implementation?
   std::shared_ptr<void> (*copy)(const void*);
   /// With these parameters, in the order of their names; null if a value is not of its parameter's type.
   std::shared_ptr<void> (*make)(std::span<const double> values);
@@ -289,7 +289,7 @@ constexpr index_t exponentials(const K& k, std::span<const Arg> args) {
 }
 inline index_t exponentials(const AnyKernel& k, std::span<const Arg> args) { return k.exponentials(args); }
 
-/// What a body takes pair by pair, if there is one that may go so.
+/// What an implementation takes pair by pair, if there is one that may go so.
 template <Kernel K>
 constexpr std::optional<PairByPair> pair_by_pair(const K& k, std::span<const Arg> args) {
   return spread<arity<K>>(
@@ -331,7 +331,7 @@ index_t most_passing(const K& k, std::span<const Arg> args) {
 }
 inline index_t most_passing(const AnyKernel& k, std::span<const Arg> args) { return k.most_passing(args); }
 
-/// Runs the kernel's body; a composite's portable body is the composition of its parts.
+/// Runs the kernel's implementation; a composite's portable implementation is the composition of its parts.
 template <class T, Kernel K>
 void run(const K& k, std::span<const View<T>> views) {
   if constexpr (Composite<K>) {

@@ -3,8 +3,8 @@
 
 namespace redblue::kernel {
 
-/// What a body takes for queries that each see few of the keys, here and there: over lists of what is seen, pair by
-/// pair, in multiply-adds of whole tiles. Measured on an AMD EPYC (docs/kernels.md).
+/// What an implementation takes for queries that each see few of the keys, here and there: over lists of what is seen,
+/// pair by pair, in multiply-adds of whole tiles. Measured on an AMD EPYC (docs/kernels.md).
 struct PairByPair {
   static constexpr index_t kKeys = 256;       ///< of a list
   static constexpr index_t kMostWords = 256;  ///< d and d_v of OnlineAttention; others go by whole tiles

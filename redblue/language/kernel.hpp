@@ -11,7 +11,7 @@
 ///   static constexpr std::array access{...};             // one Access per argument
 ///   static constexpr bool fits(Shape...);                // do these shapes go together?
 ///   static constexpr index_t macs(Shape...);             // multiply-adds
-///   template <class T> void run(View<T>...) const;       // the portable body; the readable reference
+///   template <class T> void run(View<T>...) const;       // the portable implementation; the readable reference
 ///
 /// with, if it has data members, what a trace needs to write it down and read it back,
 ///
@@ -24,7 +24,7 @@
 ///
 ///   template <class Visit, class A> void parts(const Visit& visit, const A&... args) const;   // visit(part, args...)
 ///
-/// Counting, checking and tracing see the parts; a machine that computes may run a fused body instead.
+/// Counting, checking and tracing see the parts; a machine that computes may run a fused implementation instead.
 namespace redblue::kernel {
 
 enum class Access : std::uint8_t { read, write, update };

@@ -16,8 +16,8 @@ enum class Layout : std::uint8_t {
   panel_scratch,  ///< needed one panel at a time only
   key_panels,     ///< read_only, and beside it the same in panels of a few dozen keys: [panel][d][keys]
   padded_rows,    ///< row-major, each row starting where a vector does
-  // Wishes of a kernel for arguments that may be rows of 16-bit words; a machine and the body settle on one of the last
-  // four, or on words of the compute type (kernel::ImplementationTraits::words16).
+  // Wishes of a kernel for arguments that may be rows of 16-bit words; a machine and the implementation settle on one
+  // of the last four, or on words of the compute type (kernel::ImplementationTraits::words16).
   key_rows,      ///< rows as they lie
   value_pairs,   ///< rows as they lie, or pairs of them interleaved
   f16_rows,      ///< rows of f16 words

@@ -7,7 +7,7 @@
 namespace redblue {
 
 /// A strided matrix of scalars that a kernel may use. Only implementations that know a packed layout may use a packed
-/// matrix; but every body may read key_panels and padded_rows as strided matrices.
+/// matrix; but every implementation may read key_panels and padded_rows as strided matrices.
 template <class T>
 struct View {
   T* data = nullptr;

@@ -165,10 +165,9 @@ void play(const Trace& trace, M& m) {
 }  // namespace detail
 
 /// Plays a trace on a machine, operation by operation. It holds the parts of composite kernels, so tiles lie plain: a
-/// machine that runs composites as one body may round in other places than a replay does. Throws what check() throws,
-/// before anything is run; and InvalidProblem where the numbers of the machine lead to another decision than the trace
-/// took. `arrays` are those of the machine: a block outside them would be read and written all the
-/// same.
+/// machine that runs composites as one implementation may round in other places than a replay does. Throws what check()
+/// throws, before anything is run; and InvalidProblem where the numbers of the machine lead to another decision than
+/// the trace took. `arrays` are those of the machine: a block outside them would be read and written all the same.
 template <class M>
 void replay(const Trace& trace, M& m, std::span<const SlowMatrix> arrays) {
   check(trace, arrays);

@@ -62,15 +62,16 @@ Isa largest_isa(const Hardware& hardware);
 inline constexpr index_t kRegisterRows = 8, kRegisterVectors = 3;
 /// The share of a cache that a working set may fill: pages lie at random in it, and other programs use a shared cache.
 inline constexpr double kPrivateShare = 0.625, kSharedShare = 0.25;
-/// The share of the peak of the portable instruction set that the loops of a kernel without a body of its own reach.
+/// The share of the peak of the portable instruction set that the loops of a kernel without an implementation of its
+/// own reach.
 inline constexpr double kPlainShare = 0.2;
 /// A multiply-add of a column with a column, pair by pair of a pattern, in multiply-adds of such loops: to find a pair
 /// takes most of it (measured at 1 and 5 % of the pairs).
 inline constexpr double kPairVisit = 20;
 /// The share of the peak of matrix tiles that products reach, whose operands are loaded for few tiles of sums.
 inline constexpr double kTileShare = 0.35;
-/// To round words of a tile to 16 bits into a staging buffer takes this many times as long as the roundings that a body
-/// does itself (measured in flash_pinned: 8 words a nanosecond).
+/// To round words of a tile to 16 bits into a staging buffer takes this many times as long as the roundings that an
+/// implementation does itself (measured in flash_pinned: 8 words a nanosecond).
 inline constexpr double kStagedWords = 2;
 /// What it takes to make columns of pairs, for matrix tiles, in passes over the words.
 inline constexpr double kTurning = 6;
@@ -93,8 +94,8 @@ inline constexpr double kOverlap = 0.75;
 /// The bytes per second that one core copies from beyond its private caches: it has few lines under way then.
 inline constexpr double kCopyRate = 20e9;
 
-/// Which words of a result lie in vector lanes: for a row-major tile those of a row; inside a fused body those of a row
-/// or of a column, whichever is better.
+/// Which words of a result lie in vector lanes: for a row-major tile those of a row; inside a fused implementation
+/// those of a row or of a column, whichever is better.
 enum class Lanes : bool { rows, better };
 /// The share of the peak that the register tile allows for a result of rows x cols. It falls with ragged vectors, and
 /// with fewer sums than hide the latency of a multiply-add.

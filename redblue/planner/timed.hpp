@@ -10,7 +10,7 @@
 namespace redblue::model {
 
 /// The machine that adds up the modelled time of every tile operation of a schedule. It holds no data and computes
-/// nothing. A composite kernel is one body: its parts pay for no passes.
+/// nothing. A composite kernel is one implementation: its parts pay for no passes.
 class Timed : public MachineFace<Timed> {
  public:
   /// Thrown when a schedule has more operations than `most`.
@@ -122,15 +122,15 @@ class Timed : public MachineFace<Timed> {
   index_t panels(index_t rows) const {
     return std::max<index_t>(1, ceil_div(ceil_div(rows, rates_.lanes) - 1, index_t{kRegisterVectors}));
   }
-  /// Words that a tile takes in a cache: in a fused body one panel of scratch, two copies of what it also packs, and
-  /// half of what it rounds to bf16.
+  /// Words that a tile takes in a cache: in a fused implementation one panel of scratch, two copies of what it also
+  /// packs, and half of what it rounds to bf16.
   double words_of(Shape s, Layout layout) const {
     if (layout == Layout::panel_scratch) s.rows = std::min(s.rows, panel());
     if (layout == Layout::query_panels && rates_.multiplies_bf16) return static_cast<double>(s.words()) / 2;
     return static_cast<double>(s.words()) * (layout == Layout::key_panels ? 2 : 1);
   }
-  /// Words of a result that a fused body works on at a time: one panel if the result lies in panels, else one register
-  /// tile.
+  /// Words of a result that a fused implementation works on at a time: one panel if the result lies in panels, else one
+  /// register tile.
   index_t panel_words(const Arg& result) const {
     const Layout layout = tiles_[static_cast<std::size_t>(result.depth)].layout;
     if (layout != Layout::output_panels && layout != Layout::panel_scratch) return 0;
@@ -164,7 +164,7 @@ class Timed : public MachineFace<Timed> {
       } else if (args[i].kind == Arg::Kind::stream) {
         streamed += words;
         passed_ += access == kernel::Access::update ? 2 * words : words;
-      } else if (!fused || access != kernel::Access::write)  // what a fused body only writes, it has just used
+      } else if (!fused || access != kernel::Access::write)  // what a fused one only writes, it has just used
         touched_ += access == kernel::Access::update ? 2 * words : words;
     }
     add(time_.pass_s, (passes - 1) * kCallSeconds);
@@ -208,9 +208,9 @@ class Timed : public MachineFace<Timed> {
     }
   }
   using ByPair = std::optional<kernel::PairByPair>;
-  /// The share of a tile of scores that a body works on: of the columns, those from the first to the last that one of
-  /// some rows sees. These rows are a vector or a panel, as in for_panels. Where columns lie in
-  /// vector lanes, whole vectors of them are formed under a pattern. Panels that go pair by pair, where a body may,
+  /// The share of a tile of scores that an implementation works on: of the columns, those from the first to the last
+  /// that one of some rows sees. These rows are a vector or a panel, as in for_panels. Where columns lie in vector
+  /// lanes, whole vectors of them are formed under a pattern. Panels that go pair by pair, where an implementation may,
   /// count as the pairs of a whole tile that take as long. `hides`: the others pay for hiding scores.
   double share_seen(const Place& place, Shape S, bool columns_in_lanes, const ByPair& by_pair, bool hides) {
     if (place.sees_all(S)) return 1;
@@ -229,7 +229,7 @@ class Timed : public MachineFace<Timed> {
     });
     return seen / static_cast<double>(std::max(index_t{1}, S.words()));
   }
-  /// What a body of this kernel takes pair by pair, if it may go so where few pairs exist.
+  /// What an implementation of this kernel takes pair by pair, if it may go so where few pairs exist.
   template <class K>
   ByPair pair_by_pair(const K& k, std::span<const Arg> args) const {
     if (rates_.multiplies_bf16 || rates_.isa == Isa::portable) return std::nullopt;

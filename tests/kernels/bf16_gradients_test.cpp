@@ -42,8 +42,8 @@ class Bf16Gradients : public testing::TestWithParam<Isa> {
     if (!is_available(GetParam()))
       GTEST_SKIP() << "THIS MACHINE HAS NO " << name_of(GetParam()) << ": its implementations are untested";
     table = &bf16_implementations(GetParam());
-    ASSERT_NE(table->body<KeyGradients>(), implementations<float>(Isa::avx512).body<KeyGradients>());
-    ASSERT_NE(table->body<GemmOver>(), implementations<float>(Isa::avx512).body<GemmOver>());
+    ASSERT_NE(table->of<KeyGradients>(), implementations<float>(Isa::avx512).of<KeyGradients>());
+    ASSERT_NE(table->of<GemmOver>(), implementations<float>(Isa::avx512).of<GemmOver>());
   }
   index_t draw(index_t low, index_t high) { return std::uniform_int_distribution<index_t>(low, high)(random); }
   /// Near multiples of vectors, register tiles and the terms that are paired at a time.
@@ -77,7 +77,7 @@ TEST_P(Bf16Gradients, OfKeysAreThoseOfTheParts) {
     const View<float> no = none.view();
     run<float>(step, std::array{P.view(), dS.view(), dK.view(), dV.view(), Q.view(), K.view(), V.view(), lse.view(),
                                 D.view(), dO.view(), no, no, no, no});
-    ASSERT_TRUE(table->body<KeyGradients>()(
+    ASSERT_TRUE(table->of<KeyGradients>()(
         step, std::array{fast_P.view, fast_dS.view, fast_dK.view(), fast_dV.view(), Q.view(), fast_K.view, fast_V.view,
                          lse.view(), D.view(), dO.view(), no, no, no, no}));
     EXPECT_LT(away(fast_dS.plain(*table), dS), 3e-4);  // exp is off by up to 9e-5, and dS is not rounded yet
@@ -104,14 +104,14 @@ TEST_P(Bf16Gradients, OfQueriesAreTheProduct) {
   }
 }
 
-// Rounded operands and sums of whole numbers are exact: so the body rounds nothing but what it must.
+// Rounded operands and sums of whole numbers are exact: so the implementation rounds nothing but what it must.
 TEST_P(Bf16Gradients, WholeNumbersAreMultipliedExactly) {
   Matrix<float> A({200, 401}), B({401, 70}), C({200, 70});
   for (Matrix<float>* m : {&A, &B})
     for (float& w : m->words) w = static_cast<float>(draw(-9, 9));
   Matrix<float> fast_C = C;
   run<float>(GemmOver{}, std::array{C.view(), A.view(), B.view()});
-  ASSERT_TRUE(table->body<GemmOver>()(GemmOver{}, std::array{fast_C.view(), A.view(), B.view()}));
+  ASSERT_TRUE(table->of<GemmOver>()(GemmOver{}, std::array{fast_C.view(), A.view(), B.view()}));
   EXPECT_EQ(fast_C.words, C.words);
 }
 

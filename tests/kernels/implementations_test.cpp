@@ -13,13 +13,13 @@
 #include "redblue/machines/ram/routes.hpp"
 #include "support/cases.hpp"
 
-/// A kernel's fast body against the portable one, over shapes with ragged edges, strides, masks, for every instruction
-/// set of this machine: what one gives, the other gives, up to rounding.
+/// A kernel's fast implementation against the portable one, over shapes with ragged edges, strides, masks, for every
+/// instruction set of this machine: what one gives, the other gives, up to rounding.
 namespace redblue::kernel {
 namespace {
 
 /// Largest difference over the largest entry, or over `size` if all are smaller. Infinities and NaN must agree; but
-/// where the portable body makes a NaN of a weight of 0, the fast one may not have looked.
+/// where the portable implementation makes a NaN of a weight of 0, the fast one may not have looked.
 template <class T>
 double difference(Matrix<T> fast, Matrix<T> portable, bool may_skip = false, double size = 1e-30) {
   double most = 0;
@@ -155,7 +155,7 @@ TYPED_TEST(ImplementationsTest, OnlineAttentionIsTheCompositionOfItsParts) {
       const std::array views{cut(fast_S.view), fast_O.view, fast_m.view(), fast_l.view(), fast_Q.view,
                              K.view(),         V.view(),    bias,          slopes};
       if (fast_O.view.packed()) {  // a few queries are not packed: then the parts have implementations of their own
-        ASSERT_TRUE((table.template body<OnlineAttention>()(step, views)));
+        ASSERT_TRUE((table.template of<OnlineAttention>()(step, views)));
       } else {
         run<T>(table, step, views);
       }
@@ -164,7 +164,7 @@ TYPED_TEST(ImplementationsTest, OnlineAttentionIsTheCompositionOfItsParts) {
     run<T>(finish, std::array{O.view(), m.view(), l.view()});
     run<T>(table, finish, std::array{fast_O.view, fast_m.view(), fast_l.view()});
     EXPECT_LT(difference(fast_O.plain(table), O), this->allowed);
-    EXPECT_LT(difference(fast_m, m), this->allowed);  // lse; l alone depends on the m that a body has chosen
+    EXPECT_LT(difference(fast_m, m), this->allowed);  // lse; l alone depends on the m that an implementation has chosen
   });
 }
 
@@ -196,7 +196,7 @@ TYPED_TEST(ImplementationsTest, KeyGradientsAreTheCompositionOfTheirParts) {
     const std::array views{fast_P.view, fast_dS.view, fast_dK.view(), fast_dV.view(), Q.view(),
                            fast_K.view, fast_V.view,  lse.view(),     D.view(),       dO.view(),
                            fast_G.view, fast_F.view,  bias,           slopes};
-    ASSERT_TRUE((table.template body<KeyGradients>()(step, views)));
+    ASSERT_TRUE((table.template of<KeyGradients>()(step, views)));
     EXPECT_LT(difference(fast_P.plain(table), P), this->allowed);
     EXPECT_LT(difference(fast_dS.plain(table), dS), this->allowed);
     EXPECT_LT(difference(fast_dK, dK), this->allowed);
@@ -226,7 +226,7 @@ struct TwoWays {
     run<T>(SoftmaxInit{}, std::array{O.view(), m.view(), l.view()});
     run<T>(table, SoftmaxInit{}, std::array{fast_O.view, fast_m.view(), fast_l.view()});
   }
-  /// The fast body may want keys and values in another way.
+  /// The fast implementation may want keys and values in another way.
   void step(const OnlineAttention& k, Matrix<T>& K, Matrix<T>& V, const View<T>& fast_K, const View<T>& fast_V) {
     Matrix<T> S({Q.shape.rows, K.shape.rows});
     Laid<T> fast_S(table, S, OnlineAttention::S);
@@ -235,7 +235,7 @@ struct TwoWays {
     const std::array views{fast_S.view, fast_O.view, fast_m.view(), fast_l.view(), fast_Q.view,
                            fast_K,      fast_V,      none,          none};
     if (fast_O.view.packed()) {  // a few queries are not packed: then the parts have implementations of their own
-      ASSERT_TRUE((table.template body<OnlineAttention>()(k, views)));
+      ASSERT_TRUE((table.template of<OnlineAttention>()(k, views)));
     } else {
       run<T>(table, k, views);
     }
@@ -265,7 +265,7 @@ TYPED_TEST(ImplementationsTest, OnlineAttentionOfAnyScoresIsTheCompositionOfItsP
       const index_t keys = this->size();
       Matrix<T> K = this->whole({keys, d}), V({keys, d_v}, this->random);
       if (overflows) K = this->positive(K);
-      // Not an infinity of V: whether a weight near 0 is 0 depends on the m that a body has chosen.
+      // Not an infinity of V: whether a weight near 0 is 0 depends on the m that an implementation has chosen.
       skips = (this->draw(0, 1) == 0 ? this->spoil(K) : this->spoil(V, false)) || skips;
       x.step({{scale, {mask, row0, j}}, score}, K, V);
       if (this->HasFatalFailure()) return;
@@ -377,7 +377,7 @@ TYPED_TEST(ImplementationsTest, GradientsOfFewPairsAreTheCompositionOfTheirParts
                 dO.view()(i, std::min(t, d_v - 1)) = kNaN;
               }
           }
-          ASSERT_TRUE((table.template body<KeyGradients>()(
+          ASSERT_TRUE((table.template of<KeyGradients>()(
               step,
               std::array{fast_P.view, fast_dS.view, fast_dK.view(), fast_dV.view(), Q.view(), fast_K.view, fast_V.view,
                          lse.view(), D.view(), dO.view(), View<T>(), View<T>(), View<T>(), View<T>()})));
@@ -418,10 +418,10 @@ TYPED_TEST(ImplementationsTest, GradientsOfQueriesWithOneKeyAreZero) {
       lse.view()(i, 0) = static_cast<T>(score);
     }
     const Pattern pattern(lists, keys);
-    ASSERT_TRUE((table.template body<RowDots>()(RowDots{}, std::array{D.view(), dO.view(), O.view()})));
+    ASSERT_TRUE((table.template of<RowDots>()(RowDots{}, std::array{D.view(), dO.view(), O.view()})));
     Laid<T> fast_P(table, P, KeyGradients::P), fast_dS(table, dS, KeyGradients::dS);
     Laid<T> fast_K(table, K, KeyGradients::K), fast_V(table, V, KeyGradients::V);
-    ASSERT_TRUE((table.template body<KeyGradients>()(
+    ASSERT_TRUE((table.template of<KeyGradients>()(
         KeyGradients{{1, {{.pattern = &pattern}}}},
         std::array{fast_P.view, fast_dS.view, dK.view(), dV.view(), Q.view(), fast_K.view, fast_V.view, lse.view(),
                    D.view(), dO.view(), View<T>(), View<T>(), View<T>(), View<T>()})));
@@ -607,7 +607,7 @@ TYPED_TEST(ImplementationsTest, KeyGradientsOfAnyScoresAreTheCompositionOfTheirP
         rounding = std::max(rounding, x / 100);
     const double most = this->allowed * rounding;
     EXPECT_LT(difference(fast_P.plain(table), P), most);
-    // A weight below the smallest normal number is 0 in a fast body, and so is its product with an infinity.
+    // A weight below the smallest normal number is 0 in a fast implementation, and so is its product with an infinity.
     if (std::ranges::any_of(P.words, [](T w) { return std::fpclassify(w) == FP_SUBNORMAL; })) return;
     ++compared;
     EXPECT_LT(difference(fast_dS.plain(table), dS), most);
@@ -630,11 +630,11 @@ TYPED_TEST(ImplementationsTest, ProductsAgreeForAnyTransposeAndStride) {
     const auto way = [&](View<T> v) { return tc ? v.transposed() : v; };
     const GemmOver over{ta, tb, this->draw(0, 1) == 1};
     run<T>(over, std::array{way(C.view()), A.view(), B.view()});
-    ASSERT_TRUE((table.template body<GemmOver>()(over, std::array{way(fast.view()), A.view(), B.view()})));
+    ASSERT_TRUE((table.template of<GemmOver>()(over, std::array{way(fast.view()), A.view(), B.view()})));
     EXPECT_LT(difference(fast, C), this->allowed);
     const Gemm gemm{ta, tb};
     run<T>(gemm, std::array{way(C.view()), A.view(), B.view()});
-    ASSERT_TRUE((table.template body<Gemm>()(gemm, std::array{way(fast.view()), A.view(), B.view()})));
+    ASSERT_TRUE((table.template of<Gemm>()(gemm, std::array{way(fast.view()), A.view(), B.view()})));
     EXPECT_LT(difference(fast, C), this->allowed);
     EXPECT_EQ(fast.words.back(), C.words.back()) << "words beyond the matrix stay";
   });
@@ -655,7 +655,7 @@ TYPED_TEST(ImplementationsTest, ProductsMayLeaveOutWhatAMaskHides) {
     const index_t last = place.cols_of(Range{0, rows}, keys).end;
     for (index_t j = last; j < keys; ++j)  // what all rows are blind to is not even read
       for (index_t t = 0; t < d; ++t) B.view()(j, t) = std::numeric_limits<T>::quiet_NaN();
-    ASSERT_TRUE((table.template body<GemmOver>()(over, std::array{fast.view(), A.view(), B.view()})));
+    ASSERT_TRUE((table.template of<GemmOver>()(over, std::array{fast.view(), A.view(), B.view()})));
     EXPECT_LT(difference(fast, C), this->allowed);
   });
 }
@@ -667,7 +667,7 @@ TYPED_TEST(ImplementationsTest, ScoresAgree) {
     Matrix<T> Q({rows, d}, this->random), K({keys, d}, this->random, 1, 2), S({rows, keys}, 3), fast = S;
     const Scores scores{0.25, {this->mask(row0, 7, rows), row0, 7}};
     run<T>(scores, std::array{S.view(), Q.view(), K.view()});
-    ASSERT_TRUE((table.template body<Scores>()(scores, std::array{fast.view(), Q.view(), K.view()})));
+    ASSERT_TRUE((table.template of<Scores>()(scores, std::array{fast.view(), Q.view(), K.view()})));
     EXPECT_LT(difference(fast, S), this->allowed);
   });
 }
@@ -690,13 +690,13 @@ TYPED_TEST(ImplementationsTest, ScoresUnderAPatternAgree) {
     Matrix<T> Q({rows, d}, this->random), K({keys, d}, this->random, 1, 2), S({rows, keys}, 3), fast_S = S;
     const Scores scores{0.25, place};
     run<T>(scores, std::array{S.view(), Q.view(), K.view()});
-    ASSERT_TRUE((table.template body<Scores>()(scores, std::array{fast_S.view(), Q.view(), K.view()})));
+    ASSERT_TRUE((table.template of<Scores>()(scores, std::array{fast_S.view(), Q.view(), K.view()})));
     EXPECT_LT(difference(fast_S, S), this->allowed);
     Matrix<T> P({rows, keys}, this->random), D({rows, 1}, this->random), dP({rows, keys}, this->random, 1, 2),
         fast_dP = dP;
     const ScoreGradient gradient{Score::softmax, 0.5, place};
     run<T>(gradient, std::array{dP.view(), P.view(), D.view()});
-    ASSERT_TRUE((table.template body<ScoreGradient>()(gradient, std::array{fast_dP.view(), P.view(), D.view()})));
+    ASSERT_TRUE((table.template of<ScoreGradient>()(gradient, std::array{fast_dP.view(), P.view(), D.view()})));
     EXPECT_LT(difference(fast_dP, dP), this->allowed);
   });
 }
@@ -718,12 +718,12 @@ TYPED_TEST(ImplementationsTest, PassesOverRowsAgree) {
     {
       Matrix<T> alone = S, fast_alone = S, ln({rows, 1}), fast_ln({rows, 1});
       run<T>(BlockSoftmax{}, std::array{alone.view(), ln.view()});
-      ASSERT_TRUE((table.template body<BlockSoftmax>()(BlockSoftmax{}, std::array{fast_alone.view(), fast_ln.view()})));
+      ASSERT_TRUE((table.template of<BlockSoftmax>()(BlockSoftmax{}, std::array{fast_alone.view(), fast_ln.view()})));
       EXPECT_LT(difference(fast_alone, alone), this->allowed);
       EXPECT_LT(difference(fast_ln, ln, false, 1), this->allowed);  // a maximum and a logarithm may cancel
       Matrix<T> fast_S = S, fast_O = O, fast_m = m, fast_l = l;
       run<T>(OnlineSoftmax{}, std::array{S.view(), O.view(), m.view(), l.view()});
-      ASSERT_TRUE((table.template body<OnlineSoftmax>()(
+      ASSERT_TRUE((table.template of<OnlineSoftmax>()(
           OnlineSoftmax{}, std::array{fast_S.view(), fast_O.view(), fast_m.view(), fast_l.view()})));
       EXPECT_LT(difference(fast_S, S), this->allowed);
       EXPECT_LT(difference(fast_O, O), this->allowed);
@@ -734,11 +734,11 @@ TYPED_TEST(ImplementationsTest, PassesOverRowsAgree) {
     Matrix<T> fast_P = P, fast_dP = dP;
     const Weights weights{Score::softmax, 0.5};
     run<T>(weights, std::array{P.view(), lse.view()});
-    ASSERT_TRUE((table.template body<Weights>()(weights, std::array{fast_P.view(), lse.view()})));
+    ASSERT_TRUE((table.template of<Weights>()(weights, std::array{fast_P.view(), lse.view()})));
     EXPECT_LT(difference(fast_P, P), this->allowed);
     const ScoreGradient gradient{Score::softmax, 0.5, place};
     run<T>(gradient, std::array{dP.view(), P.view(), D.view()});
-    ASSERT_TRUE((table.template body<ScoreGradient>()(gradient, std::array{fast_dP.view(), P.view(), D.view()})));
+    ASSERT_TRUE((table.template of<ScoreGradient>()(gradient, std::array{fast_dP.view(), P.view(), D.view()})));
     EXPECT_LT(difference(fast_dP, dP), this->allowed);
   });
 }
@@ -767,7 +767,7 @@ TYPED_TEST(ImplementationsTest, WeightsOfAKeyAgree) {
                     this->draw(0, 99)};
     const WeightsAccumulate k{Score::softmax, drop};
     run<T>(k, std::array{O.view(), z.view(), S.view(), lse.view(), V.view()});
-    ASSERT_TRUE((table.template body<WeightsAccumulate>()(
+    ASSERT_TRUE((table.template of<WeightsAccumulate>()(
         k, std::array{fast_O.view(), fast_z.view(), S.view(), lse.view(), V.view()})));
     EXPECT_LT(difference(fast_O, O), this->allowed);
     EXPECT_LT(difference(fast_z, z), this->allowed);
@@ -791,12 +791,12 @@ TYPED_TEST(ImplementationsTest, PassesOverRowsOfAnyScoresAgree) {
         for (index_t j = this->draw(0, keys); j < keys; ++j) S.view()(i, j) = kMinusInfinity;
       Matrix<T> alone = S, fast_alone = S, ln({rows, 1}), fast_ln({rows, 1});
       run<T>(BlockSoftmax{}, std::array{alone.view(), ln.view()});
-      ASSERT_TRUE((table.template body<BlockSoftmax>()(BlockSoftmax{}, std::array{fast_alone.view(), fast_ln.view()})));
+      ASSERT_TRUE((table.template of<BlockSoftmax>()(BlockSoftmax{}, std::array{fast_alone.view(), fast_ln.view()})));
       EXPECT_LT(difference(fast_alone, alone), this->allowed);
       EXPECT_LT(difference(fast_ln, ln, false, 1), this->allowed);  // a maximum and a logarithm may cancel
       Matrix<T> fast = S;
       run<T>(OnlineSoftmax{}, std::array{S.view(), O.view(), m.view(), l.view()});
-      ASSERT_TRUE((table.template body<OnlineSoftmax>()(
+      ASSERT_TRUE((table.template of<OnlineSoftmax>()(
           OnlineSoftmax{}, std::array{fast.view(), fast_O.view(), fast_m.view(), fast_l.view()})));
       Matrix<T> weights = fast;
       for (index_t i = 0; i < rows; ++i)  // one weight of NaN makes l and the row of O so: the others do not matter
@@ -820,7 +820,7 @@ TYPED_TEST(ImplementationsTest, PassesOverRowsOfAnyScoresAgree) {
     for (index_t i = 0; i < rows; ++i) lse.view()(i, 0) = i % 5 == 0 ? kMinusInfinity : static_cast<T>(1.5 * power);
     const Weights weights{Score::softmax, 0.5};
     run<T>(weights, std::array{P.view(), lse.view()});
-    ASSERT_TRUE((table.template body<Weights>()(weights, std::array{fast_P.view(), lse.view()})));
+    ASSERT_TRUE((table.template of<Weights>()(weights, std::array{fast_P.view(), lse.view()})));
     EXPECT_LT(difference(fast_P, P), this->allowed);
   });
 }
@@ -834,9 +834,9 @@ TYPED_TEST(ImplementationsTest, RowDotsAndValueGradientsSumInOneOrder) {
     for (index_t i = 0; i < rows; ++i)
       for (index_t t = 0; t < d_v; ++t) O.view()(i, t) = V.view()(0, t);
     Matrix<T> P({rows, 1}), dV({1, d_v});
-    ASSERT_TRUE((table.template body<RowDots>()(RowDots{}, std::array{D.view(), dO.view(), O.view()})));
-    ASSERT_TRUE((table.template body<ValueGradients>()(
-        ValueGradients{}, std::array{dP.view(), dV.view(), P.view(), V.view(), dO.view()})));
+    ASSERT_TRUE((table.template of<RowDots>()(RowDots{}, std::array{D.view(), dO.view(), O.view()})));
+    ASSERT_TRUE((table.template of<ValueGradients>()(ValueGradients{},
+                                                     std::array{dP.view(), dV.view(), P.view(), V.view(), dO.view()})));
     for (index_t i = 0; i < rows; ++i) EXPECT_EQ(D.view()(i, 0), dP.view()(i, 0)) << i;
   });
 }

@@ -7,7 +7,7 @@
 
 #include "redblue/kernels/implementations.hpp"
 
-/// Operands of kernels, as rows of words and as tiles that a machine would lay out for a body.
+/// Operands of kernels, as rows of words and as tiles that a machine would lay out for an implementation.
 namespace redblue::kernel {
 
 /// A matrix with strides of its own.

@@ -16,7 +16,7 @@ using machine::Ram;
 using machine::SlowMemory;
 using machine::Storage;
 
-View<float> output;  ///< as the body below got it
+View<float> output;  ///< as the implementation below got it
 
 /// Implementations that pack, with one that takes a packed O.
 kernel::Implementations<float> packing_implementations() {
@@ -30,7 +30,7 @@ kernel::Implementations<float> packing_implementations() {
   return implementations;
 }
 
-/// The O that a body gets for rows 5 and below of this matrix.
+/// The O that an implementation gets for rows 5 and below of this matrix.
 View<float> output_of(const Storage& O) {
   SlowMemory slow;
   slow[index_of(SlowArray::O)] = O;

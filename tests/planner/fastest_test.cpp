@@ -325,7 +325,7 @@ TEST(Timed, AsksAKernelWhatItCosts) {
   EXPECT_EQ(walk.time().exp_s, 30);
 }
 
-/// One panel of scores is scratch of a fused body; keys and values stream past and are read once for each panel.
+/// One panel of scores is scratch of a fused implementation; keys and values pass and are read once for each panel.
 TEST(Timed, CountsWhatIsHeldAndTouched) {
   const model::Rates rates = model::rates_of(invented(), Isa::avx512, DType::f32);
   const Problem p = problem(96, 64, 8, 8);

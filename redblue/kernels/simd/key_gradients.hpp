@@ -7,8 +7,9 @@
 #include "redblue/kernels/simd/place.hpp"
 #include "redblue/kernels/simd/sparse_gradients.hpp"
 
-/// KeyGradients as one body, for the softmax. Keys lie in vector lanes: K^T and V^T are panels, so a register tile of
-/// scores, and then of dP, is finished where it was made, P = exp(s - lse) and dS = scale P (dP - D) in registers.
+/// KeyGradients as one implementation, for the softmax. Keys lie in vector lanes: K^T and V^T are panels, so a register
+/// tile of scores, and then of dP, is finished where it was made, P = exp(s - lse) and dS = scale P (dP - D) in
+/// registers.
 namespace redblue::kernel::simd {
 
 template <class V>
@@ -276,7 +277,7 @@ struct KeyStep {
   }
 };
 
-/// Can a fused body of the softmax take these operands, as they are laid out, and these lse?
+/// Can a fused implementation of the softmax take these operands, as they are laid out, and these lse?
 template <class V>
 bool can_fuse(const KeyGradients& step, std::span<const View<typename V::T>> x) {
   const auto &P = x[0], &dS = x[1], &dK = x[2], &dV = x[3], &Q = x[4], &K = x[5], &Vv = x[6], &lse = x[7], &dO = x[9],

@@ -9,9 +9,9 @@
 #include "redblue/kernels/simd/product.hpp"
 #include "redblue/kernels/simd/sparse_rows.hpp"
 
-/// OnlineAttention as one body. Queries lie in vector lanes, NV vectors of them (a panel) at a time: scores are made
-/// transposed, S^T[key][query], so that maximum, sum, scale and mask of a row are vertical and nothing is ever reduced
-/// across lanes. Q^T and O^T are packed panels, K and V are read where they lie.
+/// OnlineAttention as one implementation. Queries lie in vector lanes, NV vectors of them (a panel) at a time: scores
+/// are made transposed, S^T[key][query], so that maximum, sum, scale and mask of a row are vertical and nothing is ever
+/// reduced across lanes. Q^T and O^T are packed panels, K and V are read where they lie.
 namespace redblue::kernel::simd {
 
 template <class V, int NV, class Mul>

@@ -8,7 +8,7 @@
 namespace redblue::kernel::simd {
 namespace {
 
-/// Features of a row of queries or values that the body has room for.
+/// Features of a row of queries or values that the implementation has room for.
 inline constexpr index_t kMostFeatures = 512;
 
 template <class Mul>
@@ -135,14 +135,15 @@ bool bf16_key_gradients(const KeyGradients& step, std::span<const View<float>> x
   return true;
 }
 
-/// dQ += dS K. Few rows are not worth a pairing of B, and other layouts are for words: the body of AVX-512 takes them.
+/// dQ += dS K. Few rows are not worth a pairing of B, and other layouts are for words: the implementation of AVX-512
+/// takes them.
 template <class Mul>
 bool bf16_gemm_over(const GemmOver& k, std::span<const View<float>> x) {
   const auto &C = x[0], &A = x[1], &B = x[2];
   constexpr int kMostRows = F32x16::kAccumulators;
   bool plain = !k.transpose_a && !k.transpose_b && A.rows() >= kMostRows && A.cols() > 0;
   for (const auto& v : {A, B, C}) plain = plain && !v.packed() && v.col_stride == 1;
-  if (!plain) return kAvx512F32.body<GemmOver>()(k, x);
+  if (!plain) return kAvx512F32.of<GemmOver>()(k, x);
   const Place place = simplest(k.place, A.shape);
   const auto seen = [&](index_t row, index_t rows) {
     const Range keys = keys_seen(place, {row, row + rows}, A.cols());

@@ -25,12 +25,12 @@ const Implementations<float>& fused_amx() {
   return table;
 }
 
-/// Many queries that are not packed, as rows of a larger tile are, have no fused body, and the parts read no 16-bit
-/// words: they run in fp32, on keys and values that are widened for this call.
+/// Many queries that are not packed, as rows of a larger tile are, have no fused implementation, and the parts read no
+/// 16-bit words: they run in fp32, on keys and values that are widened for this call.
 template <const Implementations<float>& (*fused)()>
 bool bf16_attention(const OnlineAttention& step, std::span<const View<float>> x) {
   const View<float>&Q = x[4], &K = x[5], &V = x[6];
-  if (Q.packed() || Q.rows() <= fused().few_rows) return fused().body<OnlineAttention>()(step, x);
+  if (Q.packed() || Q.rows() <= fused().few_rows) return fused().of<OnlineAttention>()(step, x);
   std::vector<float> words(static_cast<std::size_t>(K.shape.words() + V.shape.words()));
   const View<float> wide_K(words.data(), K.shape, K.cols()), wide_V(words.data() + K.shape.words(), V.shape, V.cols());
   const auto* const keys = reinterpret_cast<const std::uint16_t*>(K.data);

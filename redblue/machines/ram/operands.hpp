@@ -7,8 +7,8 @@
 
 namespace redblue::machine {
 
-/// The views that the body of a kernel gets. Those beyond `size` are not even cleared, for there is a list in every
-/// call.
+/// The views that the implementation of a kernel gets. Those beyond `size` are not even cleared, for there is a list in
+/// every call.
 template <class T>
 struct Views {
   explicit Views(std::size_t n) : size(n) {}
@@ -28,7 +28,7 @@ inline Rows16 narrowed(const View<float>& tile, const View<float>& memory) {
   return {words, tile.cols()};
 }
 
-/// Brings argument i to the body of a kernel by its route.
+/// Brings argument i to the implementation of a kernel by its route.
 template <class T, class Slow>
 View<T> operand(const Arg& arg, std::size_t i, Route route, kernel::Access access, Arena<T>& arena, const Slow& slow,
                 const kernel::Implementations<T>& implementations) {

@@ -8,13 +8,13 @@
 #include "redblue/language/arg.hpp"
 #include "redblue/machines/ram/arena.hpp"
 
-/// How the words of an operation get from slow memory and tiles to the body of its kernel, and which of them pass
-/// through staging buffers. What a kernel reads is decided here, without touching a number: Ram does what is decided,
-/// Sizing adds up the buffers. (Both ask `can_view` themselves of a block that is updated, and Ram of a read_only
-/// tile.) `slow` answers `can_view` and `words16` of caller_memory.hpp.
+/// How the words of an operation get from slow memory and tiles to the implementation of its kernel, and which of them
+/// pass through staging buffers. What a kernel reads is decided here, without touching a number: Ram does what is
+/// decided, Sizing adds up the buffers. (Both ask `can_view` themselves of a block that is updated, and Ram of a
+/// read_only tile.) `slow` answers `can_view` and `words16` of caller_memory.hpp.
 namespace redblue::machine {
 
-/// How an argument gets to the body of a kernel.
+/// How an argument gets to the implementation of a kernel.
 struct Route {
   /// f16_rows, bf16_rows, bf16_pairs, bf16_columns: as 16-bit words; else as words of the compute type.
   Layout layout = Layout::row_major;

@@ -4,58 +4,58 @@ namespace redblue::kernel {
 
 namespace {
 
-/// The body of K for an instruction set that this machine can run; null where there is none.
+/// The implementation of K for an instruction set that this machine can run; null where there is none.
 template <class T, class K>
-Implementation<T, K> body(Isa isa) {
+Implementation<T, K> implementation_of(Isa isa) {
   const detail::Slot<T, K>* const slot = method_implementations<T>(isa);
-  return slot == nullptr ? nullptr : slot->body;
+  return slot == nullptr ? nullptr : slot->implementation;
 }
 
 }  // namespace
 
 template <class T>
 Implementation<T, AddMonomials> AddMonomials::implementation(Isa isa) {
-  return body<T, AddMonomials>(isa);
+  return implementation_of<T, AddMonomials>(isa);
 }
 template <class T>
 Implementation<T, ApplyMonomials> ApplyMonomials::implementation(Isa isa) {
-  return body<T, ApplyMonomials>(isa);
+  return implementation_of<T, ApplyMonomials>(isa);
 }
 template <class T>
 Implementation<T, PolynomialAttention> PolynomialAttention::implementation(Isa isa) {
-  return body<T, PolynomialAttention>(isa);
+  return implementation_of<T, PolynomialAttention>(isa);
 }
 template <class T>
 Implementation<T, AddElu> AddElu::implementation(Isa isa) {
-  return body<T, AddElu>(isa);
+  return implementation_of<T, AddElu>(isa);
 }
 template <class T>
 Implementation<T, ApplyElu> ApplyElu::implementation(Isa isa) {
-  return body<T, ApplyElu>(isa);
+  return implementation_of<T, ApplyElu>(isa);
 }
 template <class T>
 Implementation<T, RandomFeatures> RandomFeatures::implementation(Isa isa) {
-  return body<T, RandomFeatures>(isa);
+  return implementation_of<T, RandomFeatures>(isa);
 }
 template <class T>
 Implementation<T, RescaleRows> RescaleRows::implementation(Isa isa) {
-  return body<T, RescaleRows>(isa);
+  return implementation_of<T, RescaleRows>(isa);
 }
 template <class T>
 Implementation<T, RescaleState> RescaleState::implementation(Isa isa) {
-  return body<T, RescaleState>(isa);
+  return implementation_of<T, RescaleState>(isa);
 }
 template <class T>
 Implementation<T, SoftmaxRows> SoftmaxRows::implementation(Isa isa) {
-  return body<T, SoftmaxRows>(isa);
+  return implementation_of<T, SoftmaxRows>(isa);
 }
 template <class T>
 Implementation<T, PseudoInverseStep> PseudoInverseStep::implementation(Isa isa) {
-  return body<T, PseudoInverseStep>(isa);
+  return implementation_of<T, PseudoInverseStep>(isa);
 }
 template <class T>
 Implementation<T, UnitScores> UnitScores::implementation(Isa isa) {
-  return body<T, UnitScores>(isa);
+  return implementation_of<T, UnitScores>(isa);
 }
 
 template Implementation<float, AddMonomials> AddMonomials::implementation<float>(Isa);

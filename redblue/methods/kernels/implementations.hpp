@@ -13,8 +13,8 @@ struct MethodImplementations
     : detail::Slots<T, AddMonomials, ApplyMonomials, PolynomialAttention, AddElu, ApplyElu, RandomFeatures, RescaleRows,
                     RescaleState, SoftmaxRows, PseudoInverseStep, UnitScores> {
   template <class K>
-  constexpr void set(Implementation<T, K> body) {
-    detail::Slot<T, K>::body = body;
+  constexpr void set(Implementation<T, K> implementation) {
+    detail::Slot<T, K>::implementation = implementation;
   }
 };
 

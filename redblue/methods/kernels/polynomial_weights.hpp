@@ -40,7 +40,7 @@ struct PolynomialWeights {
 };
 
 /// num <- num + p(scale Q K^T) V, den <- den + row sums of these weights; those of hidden pairs are 0. S is for the
-/// scores. A machine may run it as one body; the parts in this order define its result.
+/// scores. A machine may run it as one implementation; the parts in this order define its result.
 struct PolynomialAttention {
   static constexpr bool kComposite = true;
   static constexpr std::string_view name = "polynomial_attention";

@@ -66,7 +66,7 @@ class ApproximateImplementationsTest : public testing::Test {
       return v;
     };
     run<T>(k, views(portable));
-    ASSERT_TRUE((table.template body<K>()(k, views(fast)))) << K::name;
+    ASSERT_TRUE((table.template of<K>()(k, views(fast)))) << K::name;
     for (std::size_t i = 0; i < fast.size(); ++i) {
       SCOPED_TRACE(testing::Message() << K::name << ", argument " << i);
       const bool scratch =
@@ -172,7 +172,7 @@ TYPED_TEST(ApproximateImplementationsTest, FeaturesAgree) {
     std::array<Matrix<T>, 2> N{Matrix<T>({d, d}), Matrix<T>({d, d})};
     Matrix<T> t({d, 1}), u({d, 1});
     run<T>(PseudoInverseStep{}, std::array{N[0].view(), t.view(), u.view(), A.view(), Z.view()});
-    ASSERT_TRUE((table.template body<PseudoInverseStep>()(
+    ASSERT_TRUE((table.template of<PseudoInverseStep>()(
         PseudoInverseStep{}, std::array{N[1].view(), t.view(), u.view(), A.view(), Z.view()})));
     this->expect_equal(N[1], N[0]);  // t and u are scratch
   });
