@@ -10,7 +10,7 @@
 /// The blocks of keys of a coreset, and the points that they leave.
 namespace redblue::schedule {
 
-/// A block takes `before` points of the core and `keys` keys, and leaves `points`.
+/// A block takes `before` points of the coreset and `keys` keys, and leaves `points`.
 struct CoresetBlock {
   index_t before = 0, keys = 0, points = 0;
   index_t all() const { return before + keys; }
@@ -19,7 +19,8 @@ struct CoresetBlock {
   index_t beside(const Sizes& x) const { return before > 0 ? 0 : std::min(all(), x.d_v + 1); }
 };
 
-/// The blocks of a problem, and the points of the core, which lie one below the other or, carried, are the same ones.
+/// The blocks of a problem, and the points of the coreset, which lie one below the other or, carried, are the same
+/// ones.
 class CoresetBlocks {
  public:
   explicit CoresetBlocks(const Sizes& x)
@@ -31,10 +32,10 @@ class CoresetBlocks {
     b.points = points_of(b.all());
     return b;
   }
-  /// Where the points of block j are in the core.
+  /// Where the points of block j are in the coreset.
   index_t row(index_t j) const { return method_.carried || j == 0 ? 0 : points_of(keys(0).size()) + (j - 1) * full(); }
-  /// Points of the whole core.
-  index_t core() const { return row(count() - 1) + (*this)(count() - 1).points; }
+  /// Points of the whole coreset.
+  index_t points() const { return row(count() - 1) + (*this)(count() - 1).points; }
   /// f(block, how many are like it)
   template <class F>
   void for_alike(const F& f) const {

@@ -154,7 +154,7 @@ MethodWorkspace PublishedMethod::workspace(const Sizes& x) const {
                  [](const HyperAttention&) { return MethodWorkspace{1, 1}; },
                  [](const Reformer& m) { return MethodWorkspace{m.rounds, m.rounds}; },
                  [](const Linformer& m) { return MethodWorkspace{.few_rows = m.rank}; },
-                 [&](const Coreset&) { return MethodWorkspace{.few_rows = schedule::CoresetBlocks(x).core()}; },
+                 [&](const Coreset&) { return MethodWorkspace{.few_rows = schedule::CoresetBlocks(x).points()}; },
                  [](const auto&) { return MethodWorkspace(); }},
       method);
 }

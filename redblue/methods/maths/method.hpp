@@ -88,8 +88,8 @@ struct Reformer {
 /// being keys less the mean of their block: a pivot is drawn with a probability that its residual is proportional to.
 /// The weights of a chosen key and its row of values are what interpolation in that kernel gives; rows of o are held
 /// within the least and the largest entry of each column of V. kappa = |scale| (tau 1), or |scale| max |q| / max |k|
-/// over all queries and the keys so far (balanced). Carried: one core of `rank` keys, reduced anew together with each
-/// block. After WildCat (arXiv 2602.10056), Cholesky by Chen et al. 2022 (arXiv 2207.06503); the schedule is this
+/// over all queries and the keys so far (balanced). Carried: one coreset of `rank` keys, reduced anew together with
+/// each block. After WildCat (arXiv 2602.10056), Cholesky by Chen et al. 2022 (arXiv 2207.06503); the schedule is this
 /// project's.
 struct Coreset {
   index_t block = 128;

@@ -209,16 +209,16 @@ class MethodWeights {
   void prepare(const Coreset& c, T scale, const Matrix<T>& Q, const Matrix<T>& K) {
     random_features_ = true;
     const index_t n_k = K.shape.rows;
-    std::vector<index_t> core;
+    std::vector<index_t> coreset;
     T longest_q = 0, longest_k = 0;
     for (index_t i = 0; i < Q.shape.rows; ++i)
       longest_q = std::max(longest_q, std::sqrt(square_distance(Q, i, [](index_t) { return T(0); })));
     std::vector<std::vector<T>> weights;  // of each chosen key, on all keys
     for (index_t end = (n_k - 1) % c.block + 1, block = 0; end <= n_k; end += c.block, ++block) {
-      std::vector<index_t> keys;  // the carried core, and the block
+      std::vector<index_t> keys;  // the carried coreset, and the block
       std::vector<std::vector<T>> before;
       if (c.carried) {
-        keys.swap(core);
+        keys.swap(coreset);
         before.swap(weights);
       }
       for (index_t j = std::max<index_t>(0, end - c.block); j < end; ++j) {
@@ -228,7 +228,7 @@ class MethodWeights {
       const T ratio = !c.balanced ? T(1) : longest_k > 0 ? longest_q / longest_k : T(0);
       const Reduced few = reduced(c, block, std::abs(scale) * ratio, K, keys);
       for (std::size_t p = 0; p < few.pivots.size(); ++p) {
-        core.push_back(keys[few.pivots[p]]);
+        coreset.push_back(keys[few.pivots[p]]);
         std::vector<T>& w = weights.emplace_back(static_cast<std::size_t>(n_k), T(0));
         for (std::size_t i = 0; i < keys.size(); ++i) {
           const T share = few.W(static_cast<index_t>(p), static_cast<index_t>(i));
@@ -238,16 +238,16 @@ class MethodWeights {
         }
       }
       for (std::size_t p = few.pivots.size(); p < std::min(static_cast<std::size_t>(c.rank), keys.size()); ++p) {
-        core.push_back(keys[few.pivots.front()]);  // in place of one that was not drawn
+        coreset.push_back(keys[few.pivots.front()]);  // in place of one that was not drawn
         weights.emplace_back(static_cast<std::size_t>(n_k), T(0));
       }
     }
-    left_ = Matrix<T>({Q.shape.rows, static_cast<index_t>(core.size())});
+    left_ = Matrix<T>({Q.shape.rows, static_cast<index_t>(coreset.size())});
     right_ = Matrix<T>({n_k, left_.shape.cols});
     for (index_t a = 0; a < left_.shape.cols; ++a) {
       for (index_t i = 0; i < Q.shape.rows; ++i)
         left_(i, a) = scale * sum<T>(Q.shape.cols, block_,
-                                     [&](index_t t) { return Q(i, t) * K(core[static_cast<std::size_t>(a)], t); });
+                                     [&](index_t t) { return Q(i, t) * K(coreset[static_cast<std::size_t>(a)], t); });
       for (index_t j = 0; j < n_k; ++j)
         right_(j, a) = weights[static_cast<std::size_t>(a)][static_cast<std::size_t>(j)];
     }

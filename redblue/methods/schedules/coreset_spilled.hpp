@@ -7,8 +7,9 @@
 
 namespace redblue::schedule {
 
-/// Coresets of separate blocks where the core of m = n_k r/n_b keys does not fit: the points of each block go to slow
-/// memory with their values and weights, and br queries at a time attend to all of them. [bal]: 1 with balanced tau.
+/// Coresets of separate blocks where the coreset of m = n_k r/n_b keys does not fit: the points of each block go to
+/// slow memory with their values and weights, and br queries at a time attend to all of them. [bal]: 1 with balanced
+/// tau.
 ///   reads n_k (d + d_v) + n_q d + [bal] n_q d + c(n_q, br) m (d + d_v + 1)   writes n_q d_v + m (d + d_v + 1)
 ///   footprint for g = 1: 2 d_v and the largest of 2 [bal] + n_b (d + r + 1) + d + r + 1,
 ///   2 [bal] + r d + n_b r + r (d_v + 1) + 1, br (d + d_v + 3) + 1, where d_v + 1 <= n_b
@@ -27,7 +28,7 @@ struct CoresetSpilledForward : Defaults {
   }
   static Tiling smallest(const Sizes& x, const Multiples& m) { return CoresetForward::smallest(x, m); }
   static std::optional<Tiling> choose_tiling(const Sizes& x, const Limits& limits) {
-    return tiling_of_streaming_rows(x, limits, CoresetBlocks(x).core(),
+    return tiling_of_streaming_rows(x, limits, CoresetBlocks(x).points(),
                                     [&](Tiling t) { return fits<CoresetSpilledForward>(x, t, limits); });
   }
 
@@ -42,14 +43,14 @@ struct CoresetSpilledForward : Defaults {
     choosing.footprint += points;
     adding.footprint += points;
     return {Phase{lengths + (balanced ? word : Words(0)), word}, choosing, adding,
-            attending_streams(x, t, blocks.core(), true)};
+            attending_streams(x, t, blocks.points(), true)};
   }
   static Words footprint(const Sizes& x, Tiling t) {
     return x.tile(SlowArray::O, 2, x.d_v) + footprint_of(phases(x, t));
   }
   static Words prefetch(const Sizes& x, Tiling t) { return prefetch_of(phases(x, t)); }
   static Io io(const Sizes& x, Tiling t) {
-    return CoresetForward::io(x, t) + io_of_streaming_rows(x, t, CoresetBlocks(x).core(), true);
+    return CoresetForward::io(x, t) + io_of_streaming_rows(x, t, CoresetBlocks(x).points(), true);
   }
   static Words macs(const Sizes& x, Tiling t) { return CoresetForward::macs(x, t); }
 
@@ -64,12 +65,12 @@ struct CoresetSpilledForward : Defaults {
       for (index_t j = 0; j < blocks.count(); ++j) {
         const CoresetBlock b = blocks(j);
         const auto tile = m.alloc(SlowArray::Z, {b.points, s.d + s.d_v + 1});
-        const WeightedCore core{tile.arg(), s.d, s.d_v};
+        const WeightedKeys coreset{tile.arg(), s.d, s.d_v};
         const Range points{0, b.points}, rows{blocks.row(j), blocks.row(j) + b.points};
-        points_of_block(m, x, blocks, j, core, points, lengths.arg(), bounds);
-        m.store(core.keys(points), x.K_few.rows(rows));
-        m.store(core.values(points), x.V_few.rows(rows));
-        m.store(core.weights(points), x.w_few.rows(rows));
+        points_of_block(m, x, blocks, j, coreset, points, lengths.arg(), bounds);
+        m.store(coreset.keys(points), x.K_few.rows(rows));
+        m.store(coreset.values(points), x.V_few.rows(rows));
+        m.store(coreset.weights(points), x.w_few.rows(rows));
       }
     }
     const Blocks queries = s.pairs().row_blocks(t.br);

@@ -12,8 +12,8 @@
 /// One block of keys that becomes few: which they are, and what they stand for.
 namespace redblue::schedule {
 
-/// The core: rows of a key, a row of values and a weight.
-struct WeightedCore {
+/// The coreset: rows of a key, a row of values and a weight.
+struct WeightedKeys {
   Arg all;
   index_t d, d_v;
   Arg columns(Range points, index_t first, index_t count) const {
@@ -30,11 +30,11 @@ struct WeightedCore {
 /// The weights W by which the points stand for all keys of the block: its leading columns lie where the values of the
 /// points will be, the others in W. `lengths` has the longest query and key so far, or nothing.
 template <class M>
-void choose_points(M& m, const ForwardOperands& x, const CoresetBlock& b, index_t j, Range J, const WeightedCore& core,
-                   Range points, const Tile<M>& W, const Arg& lengths) {
+void choose_points(M& m, const ForwardOperands& x, const CoresetBlock& b, index_t j, Range J,
+                   const WeightedKeys& coreset, Range points, const Tile<M>& W, const Arg& lengths) {
   const Sizes& s = x.shape;
   const Coreset& method = std::get<Coreset>(method_of(s));
-  const Arg keys = core.keys(points), beside = core.columns(points, s.d, b.beside(s));
+  const Arg keys = coreset.keys(points), beside = coreset.columns(points, s.d, b.beside(s));
   const index_t fresh = b.points - b.before;  // of the keys that arrive, as many lie among the points
   m.load_into(keys.rows({b.before, b.points}), x.K.rows(J.begin, fresh));
   const auto rest = m.load(x.K.rows(J.begin + fresh, b.keys - fresh));
@@ -55,12 +55,12 @@ void choose_points(M& m, const ForwardOperands& x, const CoresetBlock& b, index_
 
 /// Values and weights of the points: of the points before, and of the keys J.
 template <class M>
-void add_up_points(M& m, const ForwardOperands& x, const CoresetBlock& b, Range J, const WeightedCore& core,
+void add_up_points(M& m, const ForwardOperands& x, const CoresetBlock& b, Range J, const WeightedKeys& coreset,
                    Range points, const Tile<M>& W, const Tile<M>& bounds) {
   const index_t beside = b.beside(x.shape);
-  const Arg values = core.values(points), weights = core.weights(points);
+  const Arg values = coreset.values(points), weights = coreset.weights(points);
   const auto leading = m.alloc(SlowArray::S, {b.points, beside}), column = m.alloc(SlowArray::S, {b.before, 1});
-  m.compute(kernel::Copy{}, leading, core.columns(points, x.shape.d, beside));
+  m.compute(kernel::Copy{}, leading, coreset.columns(points, x.shape.d, beside));
   m.compute(kernel::Zero{}, values.rows({b.before, b.points}));
   m.compute(kernel::Zero{}, weights.rows({b.before, b.points}));
   if (b.before > 0) {
@@ -88,18 +88,18 @@ struct LongestRows {
   Tile<M> lengths;
 };
 
-/// Block j leaves its points here in the core.
+/// Block j leaves its points here in the coreset.
 template <class M>
-void points_of_block(M& m, const ForwardOperands& x, const CoresetBlocks& blocks, index_t j, const WeightedCore& core,
-                     Range points, const Arg& lengths, const Tile<M>& bounds) {
+void points_of_block(M& m, const ForwardOperands& x, const CoresetBlocks& blocks, index_t j,
+                     const WeightedKeys& coreset, Range points, const Arg& lengths, const Tile<M>& bounds) {
   const CoresetBlock b = blocks(j);
   const Range J = blocks.keys(j);
   const auto W = m.alloc(SlowArray::S, {b.points, b.all() - b.beside(x.shape)});
-  choose_points(m, x, b, j, J, core, points, W, lengths);
-  add_up_points(m, x, b, J, core, points, W, bounds);
+  choose_points(m, x, b, j, J, coreset, points, W, lengths);
+  add_up_points(m, x, b, J, coreset, points, W, bounds);
 }
 
-/// What a block has resident beside the core: while points are chosen, and while values are added up.
+/// What a block has resident beside the coreset: while points are chosen, and while values are added up.
 inline std::array<Phase, 2> phases_of_block(const Sizes& x, const CoresetBlock& b) {
   using A = SlowArray;
   const index_t beside = b.beside(x), fresh = b.points - b.before;
