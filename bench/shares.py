@@ -56,10 +56,10 @@ def cells(n):
             drawn = masked.drawn_blocks(n // block, percent)
             seen = np.kron(drawn, np.ones((block, block), bool))
             yield Cell(f"blocks of {block}, {percent} %", n, n, seen, blocks=drawn, block=block, aim=tile)
-    document = np.searchsorted(ends, np.arange(n), side="right")
-    seen = document[:, None] == document[None, :]
+    sequence = np.searchsorted(ends, np.arange(n), side="right")
+    seen = sequence[:, None] == sequence[None, :]
     one = round(seen.sum() ** 0.5)
-    yield Cell("documents", n, n, seen, masked.documents(ends), reference=(one, one), aim=("pair_share", 0.9))
+    yield Cell("sequences", n, n, seen, masked.packed(ends), reference=(one, one), aim=("pair_share", 0.9))
     q, off = n // 4, 2 * n - n // 4  # a chunk of queries at the end of the keys
     chunk, keys = np.arange(q)[:, None] + off, np.arange(2 * n)[None, :]
     seen = (keys <= chunk) & (chunk - keys <= n // 2)
@@ -122,6 +122,7 @@ def table(path):
     r = json.loads((ROOT / path).read_text())
     if r["schema"] != SCHEMA:
         sys.exit(f"{path} is of {r['schema']}, the table wants {SCHEMA}: measure again (without --table)")
+    document_blocks.rename_cells(r["results"])
     columns = sorted({(e["threads"], e["op"], e["d"]) for e in r["results"]}, key=lambda c: (c[0], c[1] != "forward", c[2]))
     found = {(e["cell"], e["threads"], e["op"], e["d"]): e for e in r["results"]}
 
@@ -143,7 +144,7 @@ def table(path):
         document_blocks.paragraph(
             f"n = {r['n']}, {r['heads']} heads, f32. Three figures: the share of the reference's rate by visited tiles of "
             "64 by 64, the share by pairs, and the time over that of the reference. Bold: below the aim, 85 % by visited tiles, "
-            f"for documents 90 % by pairs. {len(aimed) - len(missed)} of {len(aimed)} cells reach it."
+            f"for sequences 90 % by pairs. {len(aimed) - len(missed)} of {len(aimed)} cells reach it."
         ),
         "",
         "| mask | " + " | ".join(f"{t} thread{'s' if t > 1 else ''}, {op}, d = {d}" for t, op, d in columns) + " |",

@@ -1,4 +1,4 @@
-"""Times redblue.scaled_dot_product_attention with masks of bool that are causal, a window, padding or documents: as they are
+"""Times redblue.scaled_dot_product_attention with masks of bool that are causal, a window, padding or sequences: as they are
 recognised, as a bias (what all masks were before), and PyTorch's with the same mask, in turn. 8 heads, d = 64, two threads.
 
 python bench/torch_masks.py fp32|bf16 [--n 512,1024,2048] [--passes forward,backward] [--kinds causal,...]
@@ -32,7 +32,7 @@ def masks(n):
         "causal": j <= i,
         "window 256": (j <= i) & (j > i - 256),
         "padding, half": (j < n // 2).expand(n, n).contiguous(),
-        "8 documents": i // (n // 8) == j // (n // 8),
+        "8 sequences": i // (n // 8) == j // (n // 8),
         "random": torch.rand(n, n) < 0.5,
     }
 

@@ -9,7 +9,7 @@ import blocks
 
 ROOT = blocks.ROOT
 NAMES = {"full": "none", "window": "window, 1/8 of n on either side", "causal_window": "causal window, 1/8 of n", "prefix": "prefix-LM, 1/4 of n",
-         "documents": "packed documents, n/64 to n/4 long", "alibi": "ALiBi", "softcap": "softcap", "blocks_5": "blocks of 64: those of the diagonal, and 5 % of the others",
+         "sequences": "packed sequences, n/64 to n/4 long", "alibi": "ALiBi", "softcap": "softcap", "blocks_5": "blocks of 64: those of the diagonal, and 5 % of the others",
          "blocks_20": "the same, 20 %", "blocks_50": "the same, 50 %"}  # fmt: skip
 
 
@@ -27,6 +27,7 @@ def text_of(e):
 
 def table(path):
     r = json.loads((ROOT / path).read_text())
+    blocks.rename_cells(r["results"])
     columns = sorted({(e["threads"], e["op"], e["d"]) for e in r["results"]}, key=lambda c: (c[0], c[1] != "forward", c[2]))
     found = {(e["cell"], e["threads"], e["op"], e["d"]): e for e in r["results"]}
     ratios = [p["ratio"] for e in r["results"] for p in e["peers"].values() if "ratio" in p]

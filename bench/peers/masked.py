@@ -7,15 +7,15 @@ from runners import rb
 
 
 def mixed_lengths(n):
-    """Ends of packed documents, from n / 64 to n / 4 long."""
+    """Ends of packed sequences, from n / 64 to n / 4 long."""
     random, lengths = np.random.default_rng(7), []
     while sum(lengths) < n:
         lengths.append(min(int(random.integers(n // 64, n // 4)), n - sum(lengths)))
     return np.cumsum([0, *lengths])
 
 
-def documents(ends):
-    """The fields of a problem whose queries and keys are packed documents with these ends."""
+def packed(ends):
+    """The fields of a problem whose queries and keys are packed sequences with these ends."""
     return {"sequences": len(ends) - 1, "cu_seqlens_q": (C.c_int64 * len(ends))(*ends)}
 
 

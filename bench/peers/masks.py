@@ -44,8 +44,8 @@ def cells(n):
     i, j = np.arange(n)[:, None], np.arange(n)[None, :]
     w = n // 8
     ends = masked.mixed_lengths(n)
-    document = np.searchsorted(ends, np.arange(n), side="right")
-    documents = torch.from_numpy(document)
+    sequence = np.searchsorted(ends, np.arange(n), side="right")
+    sequences = torch.from_numpy(sequence)
     slopes = np.float32(2.0 ** -np.arange(2, 2 * HEADS + 1, 2))
     slope_list = torch.from_numpy(slopes)
     found = {
@@ -55,8 +55,8 @@ def cells(n):
         "causal_window": Cell(n, masked.window(w, causal=1), (j <= i) & (i - j <= w),
                               lambda b, h, q, k: (k <= q) & (q - k <= w)),
         "prefix": Cell(n, {"causal": 1, "prefix": n // 4}, (j <= i) | (j < n // 4), lambda b, h, q, k: (k <= q) | (k < n // 4)),
-        "documents": Cell(n, masked.documents(ends), document[:, None] == document[None, :],
-                          lambda b, h, q, k: documents[q] == documents[k]),
+        "sequences": Cell(n, masked.packed(ends), sequence[:, None] == sequence[None, :],
+                          lambda b, h, q, k: sequences[q] == sequences[k]),
         "alibi": Cell(n, {"alibi": 1}, score_mod=lambda s, b, h, q, k: s - slope_list[h] * (q - k).abs(),
                       added=-slopes[:, None, None] * np.float32(abs(i - j)), slopes=slopes),
         "softcap": Cell(n, {"softcap": 20.0}, score_mod=lambda s, b, h, q, k: 20 * torch.tanh(s / 20)),

@@ -731,7 +731,7 @@ class Case:
             m &= rng.random((*shape[:-1], 1)) < 0.7
         if rng.random() < 0.5:
             m &= rng.random((*shape[:-2], 1, shape[-1])) < 0.7
-        if rng.random() < 0.3:  # documents
+        if rng.random() < 0.3:  # packed sequences
             rows, keys = np.sort(rng.integers(0, 3, shape[-2])), np.sort(rng.integers(0, 3, shape[-1]))
             m &= rows[:, None] == keys
         return m
