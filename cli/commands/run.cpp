@@ -5,8 +5,12 @@
 #include <chrono>
 #include <cmath>
 #include <memory>
+#include <tuple>
+#include <utility>
+#include <vector>
 
 #include "commands/commands.hpp"
+#include "files/huge_rows.hpp"
 #include "files/nan.hpp"
 #include "files/open_archive.hpp"
 #include "files/tensors.hpp"
@@ -291,6 +295,20 @@ std::optional<std::string> not_finite(const Problem& p, const Tensors& t) {
   return found && !first_of(inputs_of(p)) ? found : std::nullopt;
 }
 
+/// The run, and how many queries have gradients that are not those of the maths.
+std::pair<Measured, index_t> run_and_judge(const plan::Plan& plan, Tensors tensors, RunOptions options) {
+  const Problem& p = plan.problem;
+  std::vector<double> own;
+  if (p.forward_first() && p.bias && options.forward.lse.data == nullptr) {
+    const auto shape = shape_of(p, SlowArray::lse);
+    own.resize(static_cast<std::size_t>(shape[0] * shape[1] * shape[2]));
+    options.forward.lse = Tensor(own.data(), options.compute == DType::f64 ? DType::f64 : DType::f32, shape);
+  }
+  const Measured measured = run(plan, tensors, options);
+  if (p.forward_first()) tensors[SlowArray::lse] = options.forward.lse;
+  return {measured, huge_rows(p, tensors, options.compute)};
+}
+
 /// The tensors of --input that a run does not read.
 std::vector<std::string> unused_by(const RunFlags& flags, const LoadedInputs& loaded, const Problem& kind) {
   if (!flags.files.input) return {};
@@ -385,10 +403,11 @@ int run_command(const RunFlags& flags) {
 
   const auto start = std::chrono::steady_clock::now();
   Measured measured;
+  index_t huge = 0;
   {
     Progress progress(flags.quiet);
     options.progress = progress.callback();
-    measured = run(plan, tensors, options);
+    std::tie(measured, huge) = run_and_judge(plan, tensors, options);
   }
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   std::optional<Verification> verification;
@@ -407,6 +426,12 @@ int run_command(const RunFlags& flags) {
                     "use these outputs. Multiply k and divide q by one number, so that both have ordinary sizes, or "
                     "leave the approximation out{}",
                     *lost, options.compute == DType::f64 ? "" : ", or try --compute-dtype f64"));
+  if (huge > 0)
+    note(fmt::format(
+        "the bias of {} queries, of all heads, holds nothing but huge numbers, beside which lse does not keep "
+        "how many keys they see: their gradients take each weight of n equal keys for 1, not 1 / n. Set "
+        "their rows of do to 0, or give a bias of bool",
+        huge));
   std::string failure;
   try {
     print_report(flags, loaded.layout().name(), plan, measured, seconds, verification, proof, options.compute, unused,

@@ -8,6 +8,10 @@ A family has
     dense(x)              x, or a copy whose features do
     empty(x, shape, type, name)  a new array like x, and where x is, of this shape and type; the name of x is for errors
     zeros(x)              a new array of zeros of the shape and type of x
+    filled(x, shape, type, value)  as empty, with this value, or these, in it
+    where(rows, x, y)     of arrays and a number y: x where rows is true, else y
+    where_any(rows, f, x) f() if any of rows is true, else x
+    attended(call, r, o, lse)  new o and lse, with which a call for a part of the keys goes on from these two
     given(x, name)        x, checked and as the family wants it
     output(x, name)       the same of an array that a run writes to
     finished(o)           an output as its caller gets it
@@ -18,6 +22,7 @@ from __future__ import annotations
 
 import operator
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -37,7 +42,28 @@ def refuse_masked(x: Any, name: str) -> None:
         )
 
 
-class NumPy:
+class InPlace:
+    """What families have in common whose arrays are written in place."""
+
+    empty: Callable[..., Any]
+
+    @classmethod
+    def filled(cls, x: Any, shape: tuple[int, ...], type: str, value: Any) -> Any:
+        found = cls.empty(x, shape, type)
+        found[...] = value
+        return found
+
+    @staticmethod
+    def where_any(rows: Any, f: Callable[[], Any], x: Any) -> Any:
+        return f() if rows.any() else x
+
+    @staticmethod
+    def attended(call: Any, r: Any, o: Any, lse: Any) -> tuple[Any, Any]:
+        call.plan.run(r.arrays(o, lse), call.tokens_first, 0, False)
+        return o, lse
+
+
+class NumPy(InPlace):
     """numpy.ndarray; bfloat16 is that of ml_dtypes."""
 
     refuses_nan = True
@@ -71,6 +97,10 @@ class NumPy:
     @staticmethod
     def zeros(x: np.ndarray) -> np.ndarray:
         return np.zeros(x.shape, x.dtype)
+
+    @staticmethod
+    def where(rows: np.ndarray, x: np.ndarray, y: float) -> np.ndarray:
+        return np.where(rows, x, x.dtype.type(y))
 
     @staticmethod
     def given(x: Any, name: str) -> np.ndarray:

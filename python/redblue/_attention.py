@@ -311,7 +311,7 @@ def attention_backward(
     family = r.family
     do, o, lse = (None if x is None else family.given(x, name) for x, name in ((do, "do"), (o, "o"), (lse, "lse")))
     call = call_for("backward", family, r.q, r.k, r.v, r.settings, (o is not None, bias_gradient, sinks_gradient), do)
-    if lse is not None and call.plan is not None and r.bias is not None and family.type_of(r.bias, "bias") != "bool":
+    if lse is not None and call.plan is not None and r.bias is not None:
         _require_shape("do", do, call.o_shape)
         _require_shape("lse", lse, call.lse_shape)
         do = rescaled(r, call, do.reshape(call.o_shape), lse.reshape(call.lse_shape))

@@ -6,7 +6,7 @@ import itertools
 import math
 from typing import Any
 
-from ._calls import call_for
+from ._calls import Call, call_for
 from ._errors import CapacityError, Unsupported
 from ._options import Settings
 from ._request import Request
@@ -36,13 +36,7 @@ def of_shared_bias(dlse: Any, bias: tuple, keys: int) -> Any:
     return column.sum(alike).reshape(bias)
 
 
-def _wide(family: Any, x: Any) -> Any:
-    wide = family.empty(x, tuple(x.shape), "f64")
-    wide[...] = x
-    return wide
-
-
-def _placed(r: Request, call: Any) -> Settings:
+def _placed(r: Request, call: Call) -> Settings:
     """The settings with a number for the alignment where something counts from it, as a state that is given asks for."""
     s = r.settings
     counts = s.causal or s.window is not None or s.alibi or s.dilation != 1
@@ -67,38 +61,70 @@ def _placed(r: Request, call: Any) -> Settings:
     return s._replace(alignment=offsets.pop())
 
 
-def rescaled(r: Request, call: Any, do: Any, lse: Any) -> Any:
-    """do of a backward pass under a bias, less what weights of rows whose lse is large make too much.
+def _large(call: Call, lse: Any) -> Any:
+    """Where the rounding of lse changes weights by more than 2^-12."""
+    return (abs(lse) > {"f64": 2.0**41, "f32": 2.0**12}[call.lse_type]) & (abs(lse) < math.inf)
+
+
+def _of_rows_with_gradient(call: Call, rows: Any, do: Any) -> Any:
+    """These rows without those whose do is 0, which have no gradient."""
+    counts = (do != 0).any(-1)
+    return rows & (counts.swapaxes(-1, -2) if call.tokens_first else counts)
+
+
+def require_small(r: Request, call: Call, do: Any, lse: Any) -> None:
+    """For a part of the keys: what `rescaled` adds up are the weights of all keys."""
+    rows = _large(call, lse) if _has_bias(r, call) else None
+    if rows is not None and rows.any() and _of_rows_with_gradient(call, rows, do).any():
+        raise Unsupported(
+            "the bias of a query holds nothing but huge numbers. Its gradients need the number of its keys in all parts, which is lost "
+            "in its lse: give a mask of bool, or set the rows of do of such queries to 0"
+        )
+
+
+def _has_bias(r: Request, call: Call) -> bool:
+    return call.plan is not None and r.bias is not None and r.family.type_of(r.bias, "bias") != "bool"
+
+
+def rescaled(r: Request, call: Call, do: Any, lse: Any) -> Any:
+    """do of a backward pass, less what weights of rows whose lse is large under a bias make too much.
 
     Weights are exp(score - lse). Where a query has nothing but lowest numbers in its bias, lse is one, too: log n is lost
     beside it, and each of n keys has the weight 1, not 1 / n. do / n gives such rows the gradients of weights 1 / n: dV is
-    P^T do, and dS is P (dP - D), where do is a factor of dP and D. For any row n is the sum r of its weights. A state of
-    o = 1 and this lse to which keys with values of 0 are added gives 1 / (1 + r), to all digits, for any bias and mask. Rows
-    where do is 0 are left out: they have no gradient.
+    P^T do, and dS is P (dP - D), where do is a factor of dP and D. For any row n is the sum of its weights. Rows where do
+    is 0 are left out: they have no gradient.
     """
-    largest = {"f64": 2.0**41, "f32": 2.0**12}[call.lse_type]  # of lse, whose rounding changes no weight by more than 2^-12
-    rows = (abs(lse) > largest) & (abs(lse) < math.inf)
-    if not rows.any():
+    if not _has_bias(r, call):
         return do
-    counts = (do != 0).any(-1)
-    rows &= counts.swapaxes(-1, -2) if call.tokens_first else counts
-    if not rows.any():
-        return do
-    family, first, word = r.family, call.tokens_first, "f64" if call.wanted.compute == "f64" else "f32"
+    rows = _large(call, lse)
+    return r.family.where_any(rows, lambda: _divided(r, call, rows, do, lse), do)
+
+
+def _divided(r: Request, call: Call, rows: Any, do: Any, lse: Any) -> Any:
+    rows = _of_rows_with_gradient(call, rows, do)
+
+    def by_sums() -> Any:
+        sums = r.family.where(rows, _sums_of_weights(r, call, lse), 1)
+        return do / (sums.swapaxes(-1, -2) if call.tokens_first else sums)[..., None]
+
+    return r.family.where_any(rows, by_sums, do)
+
+
+def _sums_of_weights(r: Request, call: Call, lse: Any) -> Any:
+    """The sum r of exp(score - lse) of each row. A state of o = 1 and this lse to which keys with values of 0 are added gives
+    1 / (1 + r), to all digits, for any bias and mask."""
+    family, word = r.family, "f64" if call.wanted.compute == "f64" else "f32"
     if word == "f64":  # a state has the type of its arrays where that is the arithmetic
-        r = r._replace(q=_wide(family, r.q), k=_wide(family, r.k))
+        r = r._replace(q=family.filled(r.q, r.q.shape, "f64", r.q), k=family.filled(r.k, r.k.shape, "f64", r.k))
+    sinks, s = r.sinks, _placed(r, call)._replace(sinks=False, dropout=0.0, schedule=None)
     values = family.zeros(r.k)[..., :1]
-    s = _placed(r, call)._replace(sinks=False, dropout=0.0, schedule=None)
     try:
         sums = call_for("forward", family, r.q, r.k, values, s, (True, True))
     except CapacityError:  # gradients need less fast memory than states do
-        sums = call_for("forward", family, r.q, r.k, values, s._replace(M=None, memory=None), (True, True))
-    o, state = family.empty(r.q, sums.o_shape, word), family.empty(lse, sums.lse_shape, word)
-    o[...], state[...] = 1, lse
-    sums.plan.run(r._replace(v=values, sinks=None).arrays(o, state), first, 0, False)
-    share = o[..., 0].swapaxes(-1, -2) if first else o[..., 0]
+        s = s._replace(M=None, memory=None)
+        sums = call_for("forward", family, r.q, r.k, values, s, (True, True))
+    state = family.filled(r.q, sums.o_shape, word, 1), family.filled(lse, sums.lse_shape, word, lse)
+    o, _ = family.attended(sums, r._replace(v=values, sinks=None, settings=s), *state)
+    share = o[..., 0].swapaxes(-1, -2) if call.tokens_first else o[..., 0]
     weights = (1 - share) / share
-    if r.sinks is not None:
-        weights += math.e ** (of_rows(r.sinks, len(call.lse_shape)) - lse)
-    weights[~rows] = 1
-    return do / (weights.swapaxes(-1, -2) if first else weights)[..., None]
+    return weights if sinks is None else weights + math.e ** (of_rows(sinks, len(call.lse_shape)) - lse)

@@ -10,6 +10,7 @@ from . import _core
 from ._attention import Gradients, _output, _require_shape, refuse_gradients, request
 from ._calls import Call, call_for
 from ._errors import InvalidProblem
+from ._lse import require_small
 from ._options import Options
 from ._request import Request
 from ._settings import asked_threads, outputs, tokens_first
@@ -85,7 +86,8 @@ def attention_partial_backward(
     o and lse of attention_partial, and are added to in place; those that are not given begin as zeros. After all parts dq is
     the gradient of q, and dk and dv those of their parts.
 
-    Returns Gradients(dq, dk, dv). Raises what `attention` raises.
+    Returns Gradients(dq, dk, dv). Raises what `attention` raises, and Unsupported where do is not 0 for a query whose bias
+    holds nothing but huge numbers (docs/numerics.md).
 
     Source: Dao et al. 2022, arXiv 2205.14135, appendix B; docs/algorithms/accumulating.md.
     """
@@ -97,6 +99,7 @@ def attention_partial_backward(
     call = call_for("backward", family, r.q, r.k, r.v, r.settings, (True, False, False, True), do)
     for name, x, shape in (("do", do, call.o_shape), ("o", o, call.o_shape), ("lse", lse, call.lse_shape)):
         _require_shape(name, x, shape)
+    require_small(r, call, do.reshape(call.o_shape), lse.reshape(call.lse_shape))
     if call.wanted.compute == "bf16":
         do = family.dense(do)
     word, gradients, results = _word(call), [], []

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from . import _core
+from ._arrays import InPlace
 from ._errors import type_error
 
 _NAMES = {torch.float64: "f64", torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16", torch.bool: "bool"}
@@ -44,7 +45,7 @@ def empty_in_order(x: torch.Tensor, shape: tuple[int, ...], dtype: torch.dtype) 
     return torch.empty_permuted(shape, (*order, len(strides)), dtype=dtype, device=x.device)
 
 
-class Torch:
+class Torch(InPlace):
     """torch.Tensor, dense and on the CPU."""
 
     refuses_nan = False
@@ -91,6 +92,10 @@ class Torch:
     @staticmethod
     def zeros(x: torch.Tensor) -> torch.Tensor:
         return torch.zeros_like(x)
+
+    @staticmethod
+    def where(rows: torch.Tensor, x: torch.Tensor, y: float) -> torch.Tensor:
+        return x.masked_fill(~rows, y)
 
     @staticmethod
     def given(x: Any, name: str) -> torch.Tensor:

@@ -9,6 +9,7 @@ import functools
 import hashlib
 import itertools
 import os
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -19,7 +20,7 @@ from ._arrays import NumPy
 from ._attention import request_of, require_heads, require_seed, without_products
 from ._calls import Call, call_for
 from ._errors import InvalidProblem, Unsupported
-from ._lse import of_rows, of_shared_bias, require_keys
+from ._lse import of_rows, of_shared_bias, require_keys, rescaled
 from ._options import ARRAYS, OPTIONS, Settings
 from ._request import Request
 from ._settings import tokens_first, unknown_options
@@ -56,6 +57,23 @@ class _Traced(NumPy):
     def zeros(x: Any) -> Any:
         return jnp.zeros(x.shape, x.dtype)
 
+    @classmethod
+    def filled(cls, x: Any, shape: tuple[int, ...], type: str, value: Any) -> Any:
+        return jnp.broadcast_to(jnp.asarray(value, jnp.float64 if type == "f64" else jnp.float32), shape)
+
+    @staticmethod
+    def where(rows: Any, x: Any, y: float) -> Any:
+        return jnp.where(rows, x, y)
+
+    @staticmethod
+    def where_any(rows: Any, f: Callable[[], Any], x: Any) -> Any:
+        return jax.lax.cond(rows.any(), f, lambda: x)
+
+    @staticmethod
+    def attended(call: Call, r: Request, o: Any, lse: Any) -> tuple:
+        results = [(o.shape, o.dtype), (lse.shape, lse.dtype)]
+        return tuple(_run(_name(call, "part", r, ()), results, r.arrays(o, lse), None))
+
 
 def attention(
     q: Any, k: Any, v: Any, *, bias: Any = None, alibi_slopes: Any = None, sinks: Any = None, seed: Any = None,
@@ -67,7 +85,8 @@ def attention(
     o and lse; that of alibi_slopes is refused. q, k, v, bias, alibi_slopes, sinks and seed may be traced; all other options are fixed when JAX traces, sequences
     among them, and then the plan is made. out, approximate, tolerance and schedule are refused. Raises what
     redblue.attention raises; what a run raises (a seed that is out of range, too little memory) arrives as an error of JAX
-    with the same text. Second derivatives are refused by JAX.
+    with the same text. Second derivatives are refused by JAX, and gradients under a bias with compute = "f64" where
+    jax_enable_x64 is off.
     """
     unknown = [name for name in options if name not in _STATIC]
     if unknown:
@@ -183,6 +202,14 @@ def _with_gradient_of_lse(do: Any, dlse: Any, o: Any, v: Any, first: bool, sinks
     return tuple(jnp.concatenate(x, -1) for x in zip((do.astype(dlse.dtype), o, v), last))
 
 
+def _rescaled(r: Request, call: Call, do: Any, lse: Any) -> Any:
+    if r.settings.compute == "f64" and not jax.config.jax_enable_x64:
+        raise Unsupported(
+            'compute = "f64" under a bias: gradients add up weights in float64, which this JAX does not have; set jax_enable_x64'
+        )
+    return rescaled(r, call, do.astype(jnp.promote_types(do.dtype, lse.dtype)), lse)
+
+
 @functools.partial(jax.jit, static_argnums=0, inline=True)
 def _gradients(fixed: tuple, kept: Any, do: Any, dlse: Any) -> Any:
     (q, k, v, bias, slopes, sinks, seed), o, lse = kept
@@ -196,6 +223,8 @@ def _gradients(fixed: tuple, kept: Any, do: Any, dlse: Any) -> Any:
         r = without_products(r)
     gradients = (True, wants_bias, sinks is not None)
     call = call_for("backward", _Traced, q, k, v, r.settings, gradients, do)
+    if wants_bias:
+        do = _rescaled(r, call, do, lse)
     wanted = (q, k, v, bias if wants_bias else None, sinks)
     results = [(x.shape, x.dtype) for x in wanted if x is not None]
     if call.plan is None:

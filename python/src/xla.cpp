@@ -3,9 +3,12 @@
 #include <nanobind/stl/string.h>
 
 #include <algorithm>
+#include <cstring>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <mutex>
+#include <numeric>
 #include <shared_mutex>
 #include <string>
 #include <string_view>
@@ -24,7 +27,8 @@ namespace redblue::python {
 namespace {
 
 /// A plan that programs call by name: its arguments are the inputs, in the order of kRunArrays, then the seed, if the
-/// problem has dropout; its results are the outputs, in that order.
+/// problem has dropout; its results are the outputs, in that order. An output that is added to is among the inputs,
+/// too.
 struct Callee {
   std::shared_ptr<const NamedPlan> plan;
   bool tokens_first = false;
@@ -61,8 +65,12 @@ void add_callee(const std::string& name, std::shared_ptr<const NamedPlan> plan, 
   const Problem& problem = plan->plan.problem;
   const Tensors tensors = contiguous_tensors(problem, plan->wanted.tensors);
   Callee callee{.plan = std::move(plan), .tokens_first = tokens_first};
-  for (const SlowArray a : kRunArrays)
-    if (tensors[a].shape[0] > 0) (is_written(problem, a) ? callee.outputs : callee.inputs).push_back(a);
+  for (const SlowArray a : kRunArrays) {
+    if (tensors[a].shape[0] == 0) continue;
+    const bool output = is_written(problem, a);
+    if (output) callee.outputs.push_back(a);
+    if (!output || adds_to(problem, a)) callee.inputs.push_back(a);
+  }
   callees().add(name, std::move(callee));
 }
 
@@ -119,6 +127,16 @@ Tensor tensor_of(const xla::Buffer& b, Form form, SlowArray name) {
   return tensor_of(g, form, name);
 }
 
+/// Both are dense, as XLA's buffers are.
+void copy(const Tensor& from, const Tensor& to, SlowArray name) {
+  if (from.dtype != to.dtype || from.shape != to.shape)
+    throw InvalidProblem(
+        fmt::format("{} has another type or shape as an argument than as a result: it is added to, and both are one",
+                    tensor_name(name)));
+  const index_t words = std::accumulate(from.shape.begin(), from.shape.end(), index_t{1}, std::multiplies<>());
+  std::memcpy(to.data, from.data, static_cast<std::size_t>(words) * size_of(from.dtype));
+}
+
 index_t seed_in(const xla::Buffer& b) {
   switch (b.type) {
     case xla::Type::s32:
@@ -146,7 +164,10 @@ void run_call(const xla::Call& call) {
       tensors[arrays[i]] = tensor_of(buffers[i], form_of(arrays[i], callee.tokens_first), arrays[i]);
   };
   take(arguments, callee.inputs);
+  const Tensors given = tensors;
   take(results, callee.outputs);
+  for (const SlowArray a : callee.outputs)
+    if (adds_to(callee.plan->plan.problem, a)) copy(given[a], tensors[a], a);
   run(*callee.plan, tensors, seeded ? seed_in(arguments[callee.inputs.size()]) : 0);
 }
 

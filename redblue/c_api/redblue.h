@@ -186,7 +186,8 @@ typedef struct redblue_forward_tensors {
 } redblue_forward_tensors;
 
 /* d_o is the given gradient of the loss in o; o and lse come from the forward pass (ignored if forward_missing); dq, dk
- * and dv have the shapes of q, k and v. */
+ * and dv have the shapes of q, k and v. A query whose bias holds nothing but the lowest number, for n keys, counts with
+ * n times its gradient, for its lse keeps nothing of n: set its rows of d_o to 0, or give a bias of REDBLUE_BOOL. */
 typedef struct redblue_backward_tensors {
   size_t struct_size;
   redblue_const_tensor q, k, v, o, lse, d_o;

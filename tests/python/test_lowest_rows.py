@@ -5,6 +5,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+import program  # noqa: E402
 import redblue  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("hardware")
@@ -138,3 +139,96 @@ def test_of_numpy_too():
     wanted = gradients_of_math(torch.from_numpy(do), [torch.from_numpy(x) for x in (q, k, v)], torch.from_numpy(bias))
     for g, w in zip(got, wanted):
         np.testing.assert_allclose(g, w, rtol=0, atol=1e-5)
+
+
+WITH_JAX = {
+    "plain": {},
+    "fewest words": {"M": 200},
+    "least fast memory": {"M": 40},
+    "causal": {"causal": True},
+    "tokens first": {"layout": "bshd"},
+    "sinks": {"sinks": np.array([-np.inf, 0.5, -np.inf, 2], np.float32)},
+    "lse": {"return_lse": True},
+    "16 bits": {"dtype": "bfloat16"},
+    "no such row": {"lowest": -3.0},
+}
+
+
+@pytest.mark.parametrize("case", WITH_JAX)
+@pytest.mark.parametrize("jit", [False, True])
+def test_of_jax_as_of_torch(case, jit):
+    jax = pytest.importorskip("jax")
+    import redblue.jax as rj
+
+    options = dict(WITH_JAX[case])
+    dtype, sinks = options.pop("dtype", "float32"), options.pop("sinks", None)
+    bias = torch.randn(2, 1, 9, 9)
+    bias[:, :, ::2] = options.pop("lowest", torch.finfo(torch.float32).min)
+    inputs = [*(torch.randn(2, heads, 9, 8) for heads in (4, 2, 2)), bias]
+    do, dlse = torch.randn(2, 4, 9, 8), torch.randn(2, 4, 9)
+    if options.get("layout") == "bshd":
+        inputs[:3], do = [x.transpose(1, 2) for x in inputs[:3]], do.transpose(1, 2)
+    theirs = [x.to(getattr(torch, dtype)).requires_grad_() for x in inputs]
+
+    def loss(attention, sinks, do, dlse, *x):
+        found = attention(*x[:3], bias=x[3], **({} if sinks is None else {"sinks": sinks}), **options)
+        if not options.get("return_lse"):
+            return (do * found).sum()
+        return (do * found[0]).sum() + (dlse * found[1] * (abs(found[1]) < 100)).sum()
+
+    of_torch = None if sinks is None else torch.from_numpy(sinks)
+    wanted = torch.autograd.grad(loss(redblue.attention, of_torch, do, dlse, *theirs), theirs)
+    gradients = jax.grad(lambda *x: loss(rj.attention, sinks, do.numpy(), dlse.numpy(), *x), (0, 1, 2, 3))
+    got = (jax.jit(gradients) if jit else gradients)(*(jax.numpy.asarray(x.detach().float().numpy(), dtype) for x in theirs))
+    for g, w in zip(got, wanted):
+        np.testing.assert_allclose(np.asarray(g, np.float32), w.float().numpy(), rtol=0, atol=1e-5 if dtype == "float32" else 4e-2)
+
+
+def test_jax_refuses_what_it_cannot_add_up():
+    jax = pytest.importorskip("jax")
+    import redblue.jax as rj
+
+    q = jax.numpy.ones((1, 3, 4))
+    with pytest.raises(redblue.Unsupported, match="jax_enable_x64"):
+        jax.grad(lambda b: rj.attention(q, q, q, bias=b, compute="f64").sum())(jax.numpy.zeros((3, 3)))
+
+
+def test_parts_of_the_keys_refuse_such_rows():
+    """Each weight of such a row is 1 by its lse; that they are of n keys only all parts together know."""
+    q, k, v, do = (torch.randn(1, 2, 6, 4) for _ in range(4))
+    bias = torch.zeros(6, 6)
+    bias[2] = torch.finfo(torch.float32).min
+    o, lse = redblue.attention(q, k, v, bias=bias, return_lse=True)
+    part = lambda do: redblue.attention_partial_backward(do, q, k[:, :, :3], v[:, :, :3], o, lse, bias=bias[:, :3])
+    with pytest.raises(redblue.Unsupported, match="huge numbers.*all parts"):
+        part(do)
+    do[:, :, 2] = 0
+    wanted = gradients_of_math(do, (q, k, v), bias)
+    torch.testing.assert_close(part(do).dv.double(), wanted[2][:, :, :3], rtol=0, atol=1e-5)
+
+
+@program.needs_program
+@pytest.mark.parametrize("forward_given", [False, True])
+def test_the_program_says_that_it_has_such_rows(tmp_path, forward_given):
+    rng = np.random.default_rng(1)
+    x = {name: rng.standard_normal((1, 2, 6, 4), dtype=np.float32) for name in ("q", "k", "v", "do")}
+    x["bias"] = np.zeros((6, 6), np.float32)
+    x["bias"][2] = np.finfo(np.float32).min
+    if forward_given:
+        x["o"], x["lse"] = redblue.attention(x["q"], x["k"], x["v"], bias=x["bias"], return_lse=True)
+
+    def said():
+        np.savez(tmp_path / "x.npz", **x)
+        return program.redblue(
+            "run", "--op", "backward", "--M", "400", "--input", "x.npz", "--output", "y.npz", "--quiet", cwd=tmp_path, check=True
+        ).stderr
+
+    text = said()
+    assert "the bias of 2 queries" in text and "rows of do to 0" in text, text
+    x["do"][:, :, 2] = 0
+    assert said() == ""
+    x["do"][:, :, 2] = 1
+    x["bias"] = x["bias"] == 0
+    if forward_given:
+        x["o"], x["lse"] = redblue.attention(x["q"], x["k"], x["v"], bias=x["bias"], return_lse=True)
+    assert said() == ""
