@@ -96,16 +96,15 @@ class Bench {
     const double n = iterations;
     return {seconds_since(start) / n, static_cast<double>(std::clock() - cpu_start) / CLOCKS_PER_SEC / n};
   }
-  /// Arrays without a given type lie in slow memory in the compute type.
   Words bytes_moved() const {
-    const auto own = static_cast<index_t>(size_of(word_of(options_.compute)));
-    Words bytes;
-    for (std::size_t i = 0; i < kSlowArrays; ++i) {
-      const Tensor& t = tensors_[static_cast<SlowArray>(i)];
-      const Io& io = cell_.measured.io;
-      bytes += (io.reads[i] + io.writes[i]) * (t.data != nullptr ? static_cast<index_t>(size_of(t.dtype)) : own);
-    }
-    return bytes;
+    const auto bytes_of = [&](const Io& io, const plan::Plan& plan) {
+      plan::Options widths = plan.options;
+      if (!plan::has_widths(widths)) set_widths(widths, plan.problem, cell_.dtype, word_of(options_.compute), {});
+      return plan::bytes_of(io, widths, plan.problem.op).total();
+    };
+    const plan::Plan& plan = cell_.plan;
+    if (plan.forward == nullptr) return bytes_of(cell_.measured.io, plan);
+    return bytes_of(plan.forward->row().io, *plan.forward) + bytes_of(plan.row().io, plan);
   }
 
   RunOptions options_;
@@ -176,7 +175,7 @@ int bench(const BenchFlags& flags) {
   for (plan::Plan& plan : plans) {
     cells.push_back(Bench(std::move(plan), dtype, options).measure(flags.repetitions, flags.min_time));
     if (problem.json) continue;
-    if (cells.size() == 1) print_header(context);
+    if (cells.size() == 1) print_header(context, plan::minimises_bytes(cells.back().plan.options));
     print_line(cells.back());
   }
   if (problem.json) print(to_json(context, cells));

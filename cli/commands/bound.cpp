@@ -10,6 +10,8 @@
 #include "options/options.hpp"
 #include "redblue/bounds/order.hpp"
 #include "redblue/language/error.hpp"
+#include "redblue/language/word_type.hpp"
+#include "redblue/planner/widths.hpp"
 #include "report/json.hpp"
 
 namespace redblue::cli {
@@ -48,18 +50,28 @@ void add_bound(Program& program) {
       .type_name("LIST");
   command.does([options, nonzeros] {
     const Problem p = options->problem();
-    const bound::AttentionProblem x = plan::bound_problem(p, options->fast_memory(p));
+    plan::Options fast = options->fast_memory(p);
+    const bound::AttentionProblem x = plan::bound_problem(p, fast);
+    if (fast.memory)
+      set_widths(fast, p, parse_dtype("--dtype", options->dtype), word_of(options->compute()),
+                 options->widths(p.op, true));
+    const auto bytes = [&](const bound::Bound& b) { return plan::least_bytes(b.words, fast, p); };
+    const auto json_of = [&](const bound::Bound& b) {
+      Json j = to_json(b);
+      if (fast.memory) j["bytes"] = to_json(bytes(b));
+      return j;
+    };
     const auto bounds = bound::bounds_of(p.op, x);
     const bound::Bound best = bound::best(bounds);
     std::optional<bound::Nonzeros> z;
     if (*nonzeros) z = nonzeros_of(**nonzeros, p);
     if (options->json) {
       Json list = Json::array();
-      for (const bound::Bound& b : bounds) list.push_back(to_json(b));
+      for (const bound::Bound& b : bounds) list.push_back(json_of(b));
       Json result{{"schema", "redblue.bound/1"},
                   {"problem", to_json(p)},
                   {"M", to_json(x.M)},
-                  {"bound", to_json(best)},
+                  {"bound", json_of(best)},
                   {"bounds", list}};
       if (z)
         result["orders"] = {{{"theorem", "Li et al. 4.5"},
@@ -68,8 +80,9 @@ void add_bound(Program& program) {
       print(result);
     } else {
       for (const bound::Bound& b : bounds)
-        fmt::print("{} {:<8} {:>24} words  {}{}; class: {}; condition: {}\n", b.name == best.name ? '*' : ' ', b.name,
-                   b.words.str(), b.status, b.holds ? "" : ", does not apply here", b.algorithms, b.condition);
+        fmt::print("{} {:<8} {:>24} words{}  {}{}; class: {}; condition: {}\n", b.name == best.name ? '*' : ' ', b.name,
+                   b.words.str(), fast.memory ? fmt::format("{:>24} bytes", bytes(b).str()) : "", b.status,
+                   b.holds ? "" : ", does not apply here", b.algorithms, b.condition);
       if (z)
         fmt::print(
             "  {:<8} {:>24.0f} words  order of growth, without a constant: no bound of this problem; the worst "

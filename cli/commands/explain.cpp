@@ -47,7 +47,9 @@ Json json_of(const Operand& o) {
   return j;
 }
 
-Json json_of(const std::vector<OutlineLine>& lines) {
+/// `in_bytes`: does the plan minimise bytes? The bytes of stores are those of last writes; words that are written to be
+/// read again are wider (plan::unfinished_width).
+Json json_of(const std::vector<OutlineLine>& lines, bool in_bytes) {
   constexpr std::array<std::string_view, 8> kKinds = {"loop",  "alloc",   "load",   "refill",
                                                       "store", "compute", "update", "evict"};
   Json list = Json::array();
@@ -58,7 +60,7 @@ Json json_of(const std::vector<OutlineLine>& lines) {
                 {"fewest_rounds", l.fewest},
                 {"most_rounds", l.most},
                 {"rounds", json_of(l.rounds)},
-                {"body", json_of(l.body)}});
+                {"body", json_of(l.body, in_bytes)}});
     } else {
       if (!l.kernel.empty()) j["kernel"] = l.kernel;
       Json operands = Json::array();
@@ -67,6 +69,7 @@ Json json_of(const std::vector<OutlineLine>& lines) {
                 {"times", to_json(l.times)},
                 {"reads", to_json(l.reads)},
                 {"writes", to_json(l.writes)},
+                {"bytes", in_bytes ? Json(to_json(l.bytes)) : Json(nullptr)},
                 {"multiply_adds", to_json(l.macs)},
                 {"resident", to_json(l.resident)}});
     }
@@ -98,8 +101,8 @@ void add_explain(Program& program) {
       Json j{{"schema", "redblue.explain/1"},
              {"problem", to_json(plan.problem)},
              {"schedule", to_json(plan.row())},
-             {"lines", json_of(walked(plan))}};
-      if (plan.forward) j["forward"] = json_of(walked(*plan.forward));
+             {"lines", json_of(walked(plan), plan::minimises_bytes(plan.options))}};
+      if (plan.forward) j["forward"] = json_of(walked(*plan.forward), plan::minimises_bytes(plan.forward->options));
       print(j);
       return 0;
     }

@@ -125,9 +125,9 @@ plan::Plan ObjectiveOptions::plan(const Problem& p, plan::Options options, const
     throw InvalidProblem(fmt::format("--objective {}: choose from words, time", *objective));
   if (words()) {
     if (machine) throw InvalidProblem(fmt::format("--machine {} is for --objective time", *machine));
-    if (memory.memory && !plan::has_widths(options)) {  // the words of a run have one width in fast memory
-      set_widths(options, p, dtype, word_of(compute), {});
-      options.minimise_bytes = true;
+    if (memory.memory) {
+      if (!plan::has_widths(options)) set_widths(options, p, dtype, word_of(compute), {});
+      options.minimise_bytes = true;  // though the words of a run have one width in fast memory
     }
     if (!options.memory)
       options.M = (memory.given() ? memory : MemoryOptions{std::nullopt, assumed_memory()}).words(compute);

@@ -11,6 +11,8 @@
 
 #include "redblue/hardware/hardware.hpp"
 #include "redblue/hardware/isa.hpp"
+#include "redblue/language/word_type.hpp"
+#include "redblue/planner/widths.hpp"
 #include "redblue/problem/sequences.hpp"
 #include "redblue/version.hpp"
 #include "redblue_commit.hpp"
@@ -66,6 +68,7 @@ void add_counters(Json& entry, const BenchCell& cell) {
   entry["words"] = to_json(cell.measured.io.total());
   entry["bytes"] = to_json(cell.bytes);
   entry["bound_words"] = to_json(cell.plan.bound.words);
+  if (plan::minimises_bytes(cell.plan.options)) entry["bound_bytes"] = to_json(plan::least_bytes(cell.plan));
   if (cell.plan.row().ratio) entry["ratio"] = *cell.plan.row().ratio;
   entry["footprint"] = to_json(cell.plan.footprint());
   entry["M"] = to_json(cell.plan.options.M);
@@ -134,25 +137,30 @@ std::string environment(const char* variable) {
 
 }  // namespace
 
-void print_header(const BenchContext& context) {
+void print_header(const BenchContext& context, bool bytes) {
   fmt::print("{}, {:.2f} GHz measured; redblue {} ({}), {}\n\n", describe_hardware().cpu, context.clock * 1e-9,
              kVersion, REDBLUE_COMMIT, redblue::name_of(best_isa()));
   fmt::print("{:<8} {:>5} {:>7} {:>7} {:>5} {:>5} {:>6} {:>4} {:>12} {:>10} {:>8} {:>15} {:>15} {:>8} {:>10}  {}\n",
-             "op", "heads", "n_q", "n_k", "d", "d_v", "causal", "thr", "median ms", "GFLOP/s", "of peak", "words",
-             "bound", "ratio", "footprint", "schedule");
+             "op", "heads", "n_q", "n_k", "d", "d_v", "causal", "thr", "median ms", "GFLOP/s", "of peak",
+             bytes ? "bytes moved" : "words", bytes ? "bound, bytes" : "bound", "ratio",
+             bytes ? "bytes held" : "footprint", "schedule");
 }
 
 void print_line(const BenchCell& cell) {
   const Problem& p = cell.plan.problem;
   const plan::Row& row = cell.plan.row();
+  const bool bytes = plan::minimises_bytes(cell.plan.options);
+  // Words of a run have one width in fast memory.
+  const index_t width = bytes ? static_cast<index_t>(size_of(word_of(cell.compute))) : 1;
   fmt::print(
       "{:<8} {:>5} {:>7} {:>7} {:>5} {:>5} {:>6} {:>4} {:>12.4f} {:>10.1f} {:>7.1f}% {:>15} {:>15} {:>8} {:>10}  {}\n",
       redblue::name_of(p.op), p.batch * p.heads, p.n_q, p.n_k, p.d, p.d_v, p.causal ? "yes" : "no",
       cell.measured.threads, median(cell, [](const Repetition& r) { return r.real_seconds; }) * kMilli,
       median(cell, [&](const Repetition& r) { return cell.gflops(r); }),
-      median(cell, [&](const Repetition& r) { return cell.peak_share(r); }) * 100, cell.measured.io.total().str(),
-      cell.plan.bound.words.str(), row.ratio ? fmt::format("{:.4f}", *row.ratio) : "-", cell.plan.footprint().str(),
-      plan::text_of(row));
+      median(cell, [&](const Repetition& r) { return cell.peak_share(r); }) * 100,
+      (bytes ? cell.bytes : cell.measured.io.total()).str(),
+      (bytes ? plan::least_bytes(cell.plan) : cell.plan.bound.words).str(),
+      row.ratio ? fmt::format("{:.4f}", *row.ratio) : "-", (width * cell.plan.footprint()).str(), plan::text_of(row));
   std::fflush(stdout);
 }
 

@@ -22,7 +22,7 @@ struct BenchCell {
   DType dtype;         ///< of tensors
   DType compute;       ///< of arithmetic
   Measured measured;   ///< of one iteration; it is the same for all
-  Words bytes;         ///< bytes moved: words times the element sizes of the arrays in slow memory
+  Words bytes;         ///< that move (plan::bytes_of)
   int iterations = 1;  ///< in each repetition
   std::vector<Repetition> repetitions;
 
@@ -44,7 +44,8 @@ struct BenchContext {
 /// Median of value(repetition).
 double median(const BenchCell& cell, const std::function<double(const Repetition&)>& value);
 
-void print_header(const BenchContext& context);
+/// `bytes`: do the plans minimise bytes?
+void print_header(const BenchContext& context, bool bytes);
 void print_line(const BenchCell& cell);
 /// In the layout of Google Benchmark.
 Json to_json(const BenchContext& context, const std::vector<BenchCell>& cells);

@@ -54,8 +54,7 @@ void Outliner::read(const Arg& tile, const Block& b) {
   announce();
   OutlineLine line{.kind = load ? LineKind::load : LineKind::refill};
   line.operands = {operand_of(tile), operand_of(Arg::streaming(b))};
-  line.reads = b.shape.words();
-  io_.reads[index_of(b.array)] += weight_ * b.shape.words();
+  add_read(line, b);
   add(std::move(line));
 }
 
@@ -64,8 +63,7 @@ void Outliner::write(const Block& b, const Arg& tile) {
   announce();
   OutlineLine line{.kind = LineKind::store};
   line.operands = {operand_of(Arg::streaming(b)), operand_of(tile)};
-  line.writes = b.shape.words();
-  io_.writes[index_of(b.array)] += weight_ * b.shape.words();
+  add_write(line, b);
   add(std::move(line));
 }
 
@@ -198,18 +196,24 @@ void Outliner::add_kernel(LineKind kind, const kernel::AnyKernel& k, std::span<c
     if (a.shape().words() == 0) continue;  // the problem does not have it
     line.operands.push_back(operand_of(a));
     if (a.kind != Arg::Kind::stream) continue;
-    const index_t words = a.shape().words();
     const bool written = kind == LineKind::update && i == 0;
-    if (!written || !kernel::first_of(k)) {
-      line.reads += words;
-      io_.reads[index_of(a.block.array)] += weight_ * words;
-    }
-    if (written) {
-      line.writes += words;
-      io_.writes[index_of(a.block.array)] += weight_ * words;
-    }
+    if (!written || !kernel::first_of(k)) add_read(line, a.block);
+    if (written) add_write(line, a.block);
   }
   add(std::move(line));
+}
+
+void Outliner::add_read(OutlineLine& line, const Block& b) {
+  const index_t words = b.shape.words();
+  line.reads += words;
+  line.bytes += Words(words) * bytes_.read[index_of(b.array)];
+  io_.reads[index_of(b.array)] += weight_ * words;
+}
+void Outliner::add_write(OutlineLine& line, const Block& b) {
+  const index_t words = b.shape.words();
+  line.writes += words;
+  line.bytes += Words(words) * bytes_.written[index_of(b.array)];
+  io_.writes[index_of(b.array)] += weight_ * words;
 }
 
 void Outliner::announce() {

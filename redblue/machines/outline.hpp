@@ -1,4 +1,5 @@
 #pragma once
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <span>
@@ -44,6 +45,7 @@ struct OutlineLine {
   std::vector<Operand> operands{};
   Words times = 1;
   Words reads{}, writes{}, macs{};  ///< words moved and multiply-adds, all times together
+  Words bytes{};                    ///< that these words take, as WordBytes says
   Words resident{};                 ///< the most that is resident after it, in the unit of the Residence
   // A loop:
   bool independent = false;      ///< its rounds may go on in any order, each with fast memory of its own
@@ -52,6 +54,11 @@ struct OutlineLine {
   std::vector<OutlineLine> body{};
   // Hashes of what the line does, without shapes and positions; `loose` also without numbers of rounds.
   std::size_t exact = 0, loose = 0;
+};
+
+/// Bytes of a word that is read, and of one that is written, of each array. All 0: bytes are not asked for.
+struct WordBytes {
+  std::array<index_t, kSlowArrays> read{}, written{};
 };
 
 /// Records the outline of what passes, one round of an `each` after another, behind machine::Any.
@@ -63,7 +70,8 @@ class Outliner : public MachineFace<Outliner> {
   enum class Sample : std::uint8_t { all, few, unlike };
 
   /// A walk through more operations than kMostOperations throws InvalidProblem.
-  Outliner(const Residence& fast, Sample sample) : fast_(fast), sample_(sample), sequences_(1) {}
+  Outliner(const Residence& fast, const WordBytes& bytes, Sample sample)
+      : fast_(fast), bytes_(bytes), sample_(sample), sequences_(1) {}
 
   index_t open(SlowArray array, Shape s, Layout layout);
   void close(index_t depth, SlowArray array, Shape s);
@@ -107,7 +115,11 @@ class Outliner : public MachineFace<Outliner> {
   void add(OutlineLine line);
   void add(OutlineLine line, Words resident);
 
+  void add_read(OutlineLine& line, const Block& b);
+  void add_write(OutlineLine& line, const Block& b);
+
   Residence fast_;
+  WordBytes bytes_;
   Sample sample_;
   std::vector<std::vector<OutlineLine>> sequences_;  ///< of the rounds under way, outermost first
   std::vector<Held> tiles_;

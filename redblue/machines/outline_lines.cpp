@@ -118,6 +118,7 @@ namespace {
 void absorb(OutlineLine& line, const OutlineLine& later, index_t round, std::size_t inside = 0) {
   line.times += later.times;
   line.reads += later.reads;
+  line.bytes += later.bytes;
   line.writes += later.writes;
   line.macs += later.macs;
   line.resident = std::max(line.resident, later.resident);
@@ -216,6 +217,7 @@ void precede(OutlineLine& line, const OutlineLine& before, index_t round) {
   const auto restart = [&](const auto& self, OutlineLine& l, const OutlineLine& from) -> void {
     l.times = from.times;
     l.reads = from.reads;
+    l.bytes = from.bytes;
     l.writes = from.writes;
     l.macs = from.macs;
     l.fewest = from.fewest;
@@ -296,6 +298,7 @@ void multiply(OutlineLines& lines, Words times) {
   for (OutlineLine& line : lines) {
     line.times = line.times * times;
     line.reads = line.reads * times;
+    line.bytes = line.bytes * times;
     line.writes = line.writes * times;
     line.macs = line.macs * times;
     multiply(line.body, times);

@@ -133,15 +133,16 @@ Words unfinished_words(const Row& row, const Options& o, const Sizes& x) {
   return words;
 }
 
-Words least_bytes(const Plan& plan) {
+Words least_bytes(Words words, const Options& o, const Problem& problem) {
   index_t least = 0;
   const auto take = [&](Operation op) {
     for (const SlowArray a : arrays_of(op))
-      if (const index_t width = plan.options.width[index_of(a)]; least == 0 || width < least) least = width;
+      if (const index_t width = o.width[index_of(a)]; least == 0 || width < least) least = width;
   };
-  take(plan.problem.op);
-  if (plan.forward) take(plan.forward->problem.op);
-  return least * plan.bound.words;
+  take(problem.op);
+  if (problem.forward_first()) take(problem.forward().op);
+  return least * words;
 }
+Words least_bytes(const Plan& plan) { return least_bytes(plan.bound.words, plan.options, plan.problem); }
 
 }  // namespace redblue::plan

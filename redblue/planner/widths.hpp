@@ -48,7 +48,9 @@ Io bytes_of(const Plan& plan);
 /// Words of one instance that a row keeps in slow memory because its outputs are too narrow for them: all of each
 /// output that it reads again. There are none where words are minimised.
 Words unfinished_words(const Row& row, const Options& options, const Sizes& x);
-/// A lower bound on the bytes of every schedule: each word that the bound counts takes the least width at least.
+/// A lower bound on the bytes of every schedule, from one on its words: each takes the least width at least.
+Words least_bytes(Words words, const Options& options, const Problem& problem);
+/// What the plan's bound is in bytes.
 Words least_bytes(const Plan& plan);
 
 }  // namespace redblue::plan

@@ -1,6 +1,7 @@
 #include "redblue/machines/outline.hpp"
 
 #include "redblue/planner/run_on.hpp"
+#include "redblue/planner/widths.hpp"
 #include "redblue/runtime/run.hpp"
 
 namespace redblue {
@@ -8,8 +9,14 @@ namespace redblue {
 std::vector<machine::OutlineLine> outline(const plan::Plan& plan) {
   const plan::Instances x = plan.counted();
   using Sample = machine::Outliner::Sample;
+  machine::WordBytes bytes;
+  if (plan::minimises_bytes(plan.options))
+    for (const SlowArray a : plan::arrays_of(plan.problem.op)) {
+      bytes.read[index_of(a)] = plan::unfinished_width(plan.options, plan.problem.op, a);
+      bytes.written[index_of(a)] = plan.options.width[index_of(a)];
+    }
   const auto walk = [&](Sample sample) {
-    machine::Outliner outliner(x.sizes.fast, sample);
+    machine::Outliner outliner(x.sizes.fast, bytes, sample);
     machine::Any any(outliner);
     run_on(any, plan, x);
     return outliner;

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "redblue/machines/outline.hpp"
+#include "redblue/planner/widths.hpp"
 #include "redblue/problem/sequences.hpp"
 #include "redblue/problem/text.hpp"
 #include "redblue/runtime/run.hpp"
@@ -65,29 +66,34 @@ class OutlineText {
         for (; last < lines.size() && lines[last].kind == LineKind::evict; ++last)
           names.push_back(lines[last].operands[0].tile);
         i = last - 1;
-        print(depth, fmt::format("evict {}", fmt::join(names, ", ")), "", lines[i].resident.str());
+        print(depth, fmt::format("evict {}", fmt::join(names, ", ")), "", "", lines[i].resident.str());
       } else if (lines[i].kind == LineKind::loop) {
-        print(depth, loop(lines[i], depth), "", "");
+        print(depth, loop(lines[i], depth), "", "", "");
         add(lines[i].body, depth + 1);
       } else {
         const Words words = lines[i].reads + lines[i].writes;
-        print(depth, operation(lines[i], depth), words == 0 ? "" : words.str(), lines[i].resident.str());
+        print(depth, operation(lines[i], depth), words == 0 ? "" : words.str(), words == 0 ? "" : lines[i].bytes.str(),
+              lines[i].resident.str());
       }
     }
   }
 
-  void print(std::size_t depth, const std::string& what, const std::string& words, const std::string& resident) {
-    rows_.push_back({std::string(2 * depth, ' ') + what, words, resident});
+  /// `bytes` is shown where the plan minimises bytes.
+  void print(std::size_t depth, const std::string& what, const std::string& words, const std::string& bytes,
+             const std::string& resident) {
+    rows_.push_back({std::string(2 * depth, ' ') + what, words, bytes, resident});
   }
 
   std::string written() const {
     std::string result;
-    std::array<std::size_t, 3> width{};
+    std::array<std::size_t, 4> width{};
+    const bool bytes = plan::minimises_bytes(plan_.options);
     for (const auto& row : rows_)
       for (std::size_t i = 0; i < row.size(); ++i) width[i] = std::max(width[i], row[i].size());
     for (const auto& row : rows_) {
+      const std::string in_bytes = bytes ? fmt::format("  {:>{}}", row[2], width[2]) : "";
       const std::string text =
-          fmt::format("{:<{}}  {:>{}}  {:>{}}", row[0], width[0], row[1], width[1], row[2], width[2]);
+          fmt::format("{:<{}}  {:>{}}{}  {:>{}}", row[0], width[0], row[1], width[1], in_bytes, row[3], width[3]);
       result += text.substr(0, text.find_last_not_of(' ') + 1) + '\n';
     }
     return result;
@@ -150,13 +156,30 @@ class OutlineText {
   }
 
   const plan::Plan& plan_;
-  std::vector<std::array<std::string, 3>> rows_;
+  std::vector<std::array<std::string, 4>> rows_;
 };
 
-Words words_moved_in(const std::vector<OutlineLine>& lines) {
-  Words words;
-  for (const OutlineLine& l : lines) words += l.reads + l.writes + words_moved_in(l.body);
-  return words;
+struct Moved {
+  Words words, bytes;
+};
+Moved moved_in(const std::vector<OutlineLine>& lines) {
+  Moved all;
+  for (const OutlineLine& l : lines) {
+    const Moved inside = moved_in(l.body);
+    all.words += l.reads + l.writes + inside.words;
+    all.bytes += l.bytes + inside.bytes;
+  }
+  return all;
+}
+
+/// What words of outputs that are written unfinished take beyond a last one: as many are written so as are read.
+Words bytes_of_unfinished_writes(const plan::Plan& plan) {
+  const Operation op = plan.problem.op;
+  Words bytes;
+  for (const SlowArray a : plan::outputs_of(op))
+    bytes += plan.row().io.reads[index_of(a)] *
+             (plan::unfinished_width(plan.options, op, a) - plan.options.width[index_of(a)]);
+  return bytes;
 }
 
 }  // namespace
@@ -200,12 +223,15 @@ std::string outline_text(const plan::Plan& plan) {
   if (plan.options.double_buffer)
     result += fmt::format("second buffers for what arrives in the innermost loop take {} {} more\n",
                           row.prefetch_bytes.value_or(row.prefetch).str(), bytes ? "bytes" : "words");
-  text.print(0, "", "words moved", bytes ? "bytes resident" : "words resident");
+  text.print(0, "", "words moved", "bytes moved", bytes ? "bytes resident" : "words resident");
   const std::vector<OutlineLine> lines = outline(plan);
   text.add(lines, 0);
-  text.print(0, "sum of these lines", words_moved_in(lines).str(), "");
-  text.print(0, "formula and footprint", row.io.total().str(), row.footprint_bytes.value_or(row.footprint).str());
-  if (bytes && row.bytes) text.print(0, "formula in bytes", row.bytes->str(), "");
+  const Moved moved = moved_in(lines);
+  const Words wider = plan::minimises_bytes(plan.options) ? bytes_of_unfinished_writes(plan) : 0;
+  if (wider > 0) text.print(0, "outputs stored to be read again are wider than above", "", wider.str(), "");
+  text.print(0, "sum of these lines", moved.words.str(), (moved.bytes + wider).str(), "");
+  text.print(0, "formula and footprint", row.io.total().str(), row.bytes.value_or(0).str(),
+             row.footprint_bytes.value_or(row.footprint).str());
   return result + text.written();
 }
 

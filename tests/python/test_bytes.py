@@ -158,3 +158,57 @@ def test_outputs_that_are_read_again_err_no_more():
     for schedule in ("fused_key_outer", "fused_query_outer"):
         for name, err, least in zip(("dq", "dk", "dv"), backward(schedule), once):
             assert err <= 1.5 * least, (schedule, name, err, least)
+
+
+@needs_program
+@pytest.mark.parametrize("schedule", ["key_outer", "flash"])
+def test_explain_says_the_bytes_of_each_line(schedule):
+    problem = ("--n", 64, "--d", 8, "--dtype", "bf16", "--memory", 1600, "--schedule", schedule)
+    plan = answer("plan", *problem)["plans"][0]
+    lines = did("explain", *problem).splitlines()
+    head = next(i for i, line in enumerate(lines) if "words moved" in line)
+    assert lines[head].split() == ["words", "moved", "bytes", "moved", "bytes", "resident"]
+    total = next(line for line in lines if line.startswith("sum of these lines"))
+    formula = next(line for line in lines if line.startswith("formula and footprint"))
+    assert [int(x) for x in total.split()[-2:]] == [plan["io"], plan["bytes"]]
+    assert [int(x) for x in formula.split()[-3:]] == [plan["io"], plan["bytes"], plan["footprint_bytes"]]
+
+    def leaves(nest):
+        for line in nest:
+            yield from leaves(line.get("body", [])) if line["kind"] == "loop" else [line]
+
+    nest = list(leaves(answer("explain", *problem)["lines"]))
+    per_array = answer("count", *problem)["counted"]["per_array"]
+    wider = 2 * per_array["O"]["reads"]  # an unfinished word has 4 bytes where the last one has 2
+    assert (wider > 0) == (schedule == "key_outer")
+    assert sum(line["bytes"] for line in nest) + wider == plan["bytes"]
+    assert wider == 0 or any(f"wider than above {wider}" in " ".join(line.split()) for line in lines)
+    for line in nest:
+        if line["kind"] == "load" and line["operands"][1]["array"] in "QKV":
+            assert line["bytes"] == 2 * line["reads"]
+
+
+@needs_program
+def test_bounds_are_in_bytes_where_memory_is():
+    problem = ("--n", 256, "--d", 16, "--dtype", "bf16", "--memory", "2KiB")
+    plan, bound = answer("plan", *problem), answer("bound", *problem)
+    assert bound["bound"]["bytes"] == plan["bound_bytes"] == 2 * bound["bound"]["words"]
+    assert f"{plan['bound_bytes']} bytes" in did("bound", *problem)
+    assert "bytes" not in did("bound", "--n", 256, "--d", 16, "--M", 500)
+    assert "bytes" not in answer("bound", "--n", 256, "--d", 16, "--M", 500)["bound"]
+
+
+@needs_program
+def test_bench_counts_bytes_where_plans_do():
+    problem = ("--nq", 48, "--nk", 64, "--d", 8, "--dtype", "bf16", "--memory", 1600, "--schedule", "key_outer")
+    once = ("--repetitions", 1, "--min-time", 0)
+    cell = answer("bench", *problem, *once)["benchmarks"][0]
+    of_words = (*problem[:-4], "--M", 400, "--width", "O=2", "--schedule", "key_outer")
+    per_array = answer("count", *of_words)["counted"]["per_array"]
+    bytes_of = {"Q": (2, 2), "K": (2, 2), "V": (2, 2), "O": (4, 2), "lse": (4, 4)}
+    wanted = sum(read * per_array[x]["reads"] + write * per_array[x]["writes"] for x, (read, write) in bytes_of.items())
+    assert per_array["O"]["reads"] > 0 and cell["bytes"] == wanted + 2 * per_array["O"]["reads"]
+    assert cell["ratio"] == cell["bytes"] / cell["bound_bytes"]
+    head, line = did("bench", *problem, *once).splitlines()[-2:]
+    assert "bytes moved" in head and "bound, bytes" in head and "bytes held" in head
+    assert f" {cell['bytes']} " in line and f" {cell['bound_bytes']} " in line and f" {4 * cell['footprint']} " in line

@@ -173,4 +173,4 @@ def test_a_plan_says_its_mask():
     assert redblue.plan(n=64, d=8, M=200).mask is None
     windowed = redblue.plan(n=64, d=8, memory="2KiB", window=(8, 0), dtype="bf16")
     assert windowed.mask == "window 8,0" and f" of {2048:,} bytes" in repr(windowed)
-    assert f"formula in bytes {windowed.bytes}" in " ".join(windowed.loop_nest.split())
+    assert f"formula and footprint {windowed.io} {windowed.bytes} {windowed.footprint_bytes}" in " ".join(windowed.loop_nest.split())
