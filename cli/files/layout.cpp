@@ -33,23 +33,18 @@ std::vector<double> numbers_of(const Tensor& t) {
 
 std::string dimensions(const std::string& letters) { return fmt::format("[{}]", fmt::join(letters, ", ")); }
 
+/// The dimensions of that name. Throws InvalidProblem.
+Dimensions named(const std::string& name) {
+  if (const auto order = Dimensions::from_name(name)) return *order;
+  throw InvalidProblem(fmt::format("--layout {}: {}", name, Dimensions::choices()));
+}
+
 }  // namespace
 
-const std::vector<std::string>& FileLayout::names() {
-  static const std::vector<std::string> kNames = {"bhnd", "bnhd", "hnd", "nhd", "nd"};
-  return kNames;
-}
-
-FileLayout::FileLayout(const std::string& letters) : letters_(letters) {
-  if (letters.find('n') == std::string::npos) std::ranges::replace(letters_, 's', 'n');
-  if (std::find(names().begin(), names().end(), letters_) == names().end())
-    throw InvalidProblem(
-        fmt::format("--layout {}: choose from {} (b batch, h heads, n or s tokens of a sequence, d features)", letters,
-                    fmt::join(names(), ", ")));
-}
+FileLayout::FileLayout(const std::string& name) : order_(named(name)) {}
 
 FileLayout FileLayout::of_rank(std::size_t rank, const std::string& tensor) {
-  for (const std::string& name : names())
+  for (const std::string& name : Dimensions::names())
     if (name.size() == rank) return FileLayout(name);
   throw InvalidProblem(
       fmt::format("{} has {} dimensions: give [n, d], [heads, n, d] or [batch, heads, n, d], or "
@@ -58,7 +53,7 @@ FileLayout FileLayout::of_rank(std::size_t rank, const std::string& tensor) {
 }
 
 std::string FileLayout::letters_of(SlowArray array) const {
-  std::string letters = letters_;
+  std::string letters = name();
   if (array == SlowArray::lse || array == SlowArray::lse_g) std::erase(letters, 'd');
   return letters;
 }
@@ -67,7 +62,7 @@ Tensor FileLayout::view(SlowArray array, const file::Tensor& t) const {
   const std::string letters = letters_of(array);
   if (t.shape().size() != letters.size())
     throw InvalidProblem(fmt::format("{} is [{}]: in the layout {} it must be {}", tensor_name(array),
-                                     fmt::join(t.shape(), ", "), letters_, dimensions(letters)));
+                                     fmt::join(t.shape(), ", "), name(), dimensions(letters)));
   std::array<index_t, 4> shape{1, 1, 1, 1}, strides{0, 0, 0, 0};
   strides[3] = 1;  // of lse, too
   for (std::size_t i = 0; i < letters.size(); ++i) {
@@ -85,17 +80,8 @@ std::vector<index_t> FileLayout::shape_in_file(SlowArray array, const std::array
   return sizes;
 }
 
-Tensor FileLayout::contiguous(SlowArray array, std::byte* data, DType dtype,
-                              const std::array<index_t, 4>& shape) const {
-  Tensor t(data, dtype, shape);
-  const std::string letters = letters_of(array);
-  index_t stride = 1;
-  for (std::size_t i = letters.size(); i-- > 0;) {
-    const std::size_t dimension = kOrder.find(letters[i]);
-    t.strides[dimension] = stride;
-    stride *= shape[dimension];
-  }
-  return t;
+Tensor FileLayout::contiguous(std::byte* data, DType dtype, const std::array<index_t, 4>& shape) const {
+  return {data, dtype, shape, order_.strides(shape)};
 }
 
 void require_clear_layout(const FileLayout& layout, const Tensor& q, const Tensor& k) {

@@ -6,36 +6,33 @@
 
 #include "command_line.hpp"
 #include "redblue/files/tensor_file.hpp"
+#include "redblue/language/dimensions.hpp"
 #include "redblue/runtime/run.hpp"
 
 namespace redblue::cli {
 
-/// The order of the dimensions of the tensors in a file, outermost first, in letters: b batch, h heads, n tokens
-/// (rows), d features (columns). A letter that is missing is a dimension of 1. lse has no d.
+/// The order of the dimensions of the tensors in a file, in the letters of Dimensions. lse has no d.
 class FileLayout {
  public:
-  /// "bhnd bnhd hnd nhd nd"; s may stand in place of n.
-  static const std::vector<std::string>& names();
-  /// Throws InvalidProblem for another name.
-  explicit FileLayout(const std::string& letters);
+  /// Throws InvalidProblem for a name that is none of Dimensions.
+  explicit FileLayout(const std::string& name);
   /// The layout that tensors of this rank have where none is named: bhnd, hnd or nd. Throws InvalidProblem for another
   /// rank; `tensor` is for its message.
   static FileLayout of_rank(std::size_t rank, const std::string& tensor);
 
-  const std::string& name() const { return letters_; }
-  bool has_heads() const { return letters_.find('h') != std::string::npos; }
-  /// Are the heads of a token side by side?
-  bool tokens_first() const { return has_heads() && letters_.find('n') < letters_.find('h'); }
+  const std::string& name() const { return order_.letters(); }
+  bool has_heads() const { return order_.has_heads(); }
+  bool tokens_first() const { return order_.tokens_first(); }
   /// As [batch, heads, rows, columns]. Throws InvalidProblem where the number of dimensions is wrong.
   Tensor view(SlowArray array, const file::Tensor& t) const;
   /// The shape in a file of a tensor [batch, heads, rows, columns].
   std::vector<index_t> shape_in_file(SlowArray array, const std::array<index_t, 4>& shape) const;
   /// A view of `data`, which is contiguous in the order of the file.
-  Tensor contiguous(SlowArray array, std::byte* data, DType dtype, const std::array<index_t, 4>& shape) const;
+  Tensor contiguous(std::byte* data, DType dtype, const std::array<index_t, 4>& shape) const;
 
  private:
   std::string letters_of(SlowArray array) const;
-  std::string letters_;
+  Dimensions order_;
 };
 
 /// q and k, read with heads before tokens because no layout is named: throws InvalidProblem unless the shapes can only

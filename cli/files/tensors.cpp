@@ -131,7 +131,7 @@ void add_names_and_layout(const Command& command, std::vector<std::string>& name
       .option("--layout", layout,
               fmt::format("order of the dimensions in all files: {} (b batch, h heads, n or s tokens, d features; "
                           "lse has no d); default: bhnd, hnd or nd, unless the shapes leave it open",
-                          fmt::join(FileLayout::names(), ", ")))
+                          fmt::join(Dimensions::names(), ", ")))
       .type_name("NAME");
 }
 
@@ -448,7 +448,7 @@ OutputFiles::OutputFiles(const FileOptions& files, const Problem& p, DType dtype
       out.view = Tensor(out.data.data(), type, shape);
       out.tensor = file::c_order_tensor(type, in_file, out.data.data());
     } else {
-      out.view = layout.contiguous(a, out.data.data(), type, shape);
+      out.view = layout.contiguous(out.data.data(), type, shape);
       out.tensor = file::c_order_tensor(type, layout.shape_in_file(a, shape), out.data.data());
     }
     if (!files.output) out.npy.emplace(*files.npy.at(name)).reserve(file::npy_file_size(out.tensor));

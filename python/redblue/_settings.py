@@ -31,11 +31,7 @@ OPERATIONS = ("forward", "backward", "scores", "weights", "merge")
 ORDERS = ("natural", "rcm", "jaccard", "in-place")  # of a pattern's queries and keys
 _OFFSETS = {"bottom-right": None, "top-left": 0}
 #: The names of an order of dimensions, outermost first, s or n for tokens of a sequence: do tokens come before heads?
-LAYOUTS = {
-    name.replace("s", letter): name.find("s") < name.find("h")
-    for name in ("bhsd", "bshd", "hsd", "shd", "sd")
-    for letter in "sn"
-}
+LAYOUTS = _core.layouts()
 
 
 def add_help(function: Any, options: Iterable[str]) -> None:
@@ -131,8 +127,7 @@ def tokens_first(layout: str) -> bool:
     try:
         return LAYOUTS[layout]
     except (KeyError, TypeError):
-        names = ", ".join(LAYOUTS)
-        raise InvalidProblem(f"layout = {layout!r}: give one of {names} (b batch, h heads, s or n tokens, d features)") from None
+        raise InvalidProblem(f"layout = {layout!r}: {_core.layout_choices}") from None
 
 
 def sizes_of(q: tuple, k: tuple, v: tuple, layout: str) -> Sizes:

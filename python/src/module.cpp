@@ -10,6 +10,7 @@
 
 #include "dlpack.hpp"
 #include "plan.hpp"
+#include "redblue/attention.hpp"
 #include "redblue/fastest.hpp"
 #include "redblue/hardware.hpp"
 #include "redblue/plan.hpp"
@@ -77,6 +78,15 @@ NB_MODULE(_core, m) {
       },
       nb::arg("text"), "The bytes that a text says, such as 64KiB; None where it says none.");
   m.attr("bytes_wanted") = std::string(kBytesWanted);
+  m.def(
+      "layouts",
+      [] {
+        nb::dict all;
+        for (const std::string& name : Dimensions::names()) all[name.c_str()] = Dimensions(name).tokens_first();
+        return all;
+      },
+      "The names of an order of dimensions, outermost first: do tokens come before heads?");
+  m.attr("layout_choices") = Dimensions::choices();
   m.def("has_hardware_file", &has_hardware_file,
         "Has `redblue doctor`, or a first plan, left a measurement of this machine?");
   m.def("hardware_path", &default_hardware_path,

@@ -338,6 +338,12 @@ REDBLUE_API const char* redblue_status_string(int status);
 /* The message of the last call of this thread that failed; "" if none has. Valid until the next call fails. */
 REDBLUE_API const char* redblue_last_error(void);
 
+/* The strides of a dense tensor of these sizes [batch, heads, positions, features], whose dimensions lie in memory in
+ * the order that `layout` names, outermost first: "bhsd", "bshd", "hsd", "shd" or "sd" (b batch, h heads, s or n
+ * positions, d features); what it leaves out is of size 1. For lse and tensors of one number for each position,
+ * features is 1. */
+REDBLUE_API redblue_status redblue_strides(const char* layout, const int64_t sizes[4], int64_t strides[4]);
+
 /* Makers of patterns between n_q queries and n_k keys, 1 to 2^31 of each; a problem that takes one has as many. The
  * caller destroys *pattern, any time after the plans under it are made. If a maker fails, *pattern is NULL:
  * REDBLUE_INVALID_ARGUMENT names the number that makes no pattern. Arrays are only read, and only in the call.

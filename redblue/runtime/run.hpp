@@ -60,6 +60,7 @@ concept TensorRange =
 /// std::vector<float> x(2 * 8 * 100 * 64);
 /// redblue::Tensor heads_first(x, {2, 8, 100, 64});
 /// redblue::Tensor tokens_first(x, {2, 8, 100, 64}, {100 * 8 * 64, 64, 8 * 64, 1});  // [batch, token, head, feature]
+/// redblue::Tensor the_same(x, {2, 8, 100, 64}, redblue::Dimensions("bshd").strides({2, 8, 100, 64}));
 /// ```
 struct Tensor {
   void* data = nullptr;

@@ -33,7 +33,7 @@ PLAN = ("plan", "--n", "64", "--d", "8")
         (("run", "Q.npy", "--M", "1000"), "as in --q Q.npy"),
         (("plan", "X.npz"), "redblue info X.npz"),
         (("run", "--input", "X.npz", "--output", "O.txt", "--M", "1000"), "--output O.txt: it writes safetensors or .npz"),
-        (("run", "--input", "X.npz", "--output", "O.npz", "--M", "1000", "--layout", "bxhd"), "--layout bxhd: choose from bhnd"),
+        (("run", "--input", "X.npz", "--output", "O.npz", "--M", "1000", "--layout", "bxhd"), "--layout bxhd: give one of bhsd"),
     ],
 )  # fmt: skip
 def test_the_program_names_what_was_meant(tmp_path, command, says):

@@ -184,7 +184,7 @@ def test_info_reads_npy(tmp_path):
     (tmp_path / "short.npy").write_bytes((tmp_path / "q.npy").read_bytes()[:-8])
     assert "needs 48 bytes of data" in refused(tmp_path, "info", "short.npy")
     np.savez(tmp_path / "x.npz", **tensors())
-    assert "choose from bhnd" in refused(tmp_path, "info", "x.npz", "--layout", "zz")
+    assert "give one of bhsd" in refused(tmp_path, "info", "x.npz", "--layout", "zz")
     assert "has no tensor 'query'" in refused(tmp_path, "info", "x.npz", "--name", "q=query")
 
 
@@ -274,7 +274,7 @@ def test_bad_files_are_refused(tmp_path):
 @pytest.mark.parametrize(
     "options, part",
     [
-        (["--layout", "bhdn"], "choose from bhnd, bnhd, hnd, nhd, nd (b batch, h heads, n or s tokens"),
+        (["--layout", "bhdn"], "give one of bhsd, bhnd, bshd, bnhd, hsd, hnd, shd, nhd, sd, nd (b batch, h heads, s or n tokens"),
         (["--layout", "hnd"], "q is [2, 4, 10, 8]: in the layout hnd it must be [h, n, d]"),
         (["--op", "gradient-x", "--layout", "bnhd"], "gradient-x are [batch, heads, rows, columns]"),
         (["--name", "o=x", "--name", "lse=x"], "would both be named x"),
