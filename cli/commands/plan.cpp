@@ -200,7 +200,7 @@ std::optional<Ram> ram_of_run(const PlanFlags& flags, const plan::Plan& plan) {
   RunOptions run;
   run.compute = flags.problem.compute();
   try {
-    return ram_of(plan, contiguous_tensors(plan.problem, parse_dtype("--dtype", flags.problem.dtype)), run);
+    return Ram{memory_of_run(plan, contiguous_tensors(plan.problem, parse_dtype("--dtype", flags.problem.dtype)), run)};
   } catch (const Error&) {
     return std::nullopt;
   }

@@ -398,7 +398,7 @@ int run_command(const RunFlags& flags) {
   if (flags.certificate) certificate.emplace(*flags.certificate);
   const plan::Plan plan = plan_of(problem, tensors);
   if (!flags.quiet && !unused.empty()) note(unused_text(flags.files, unused));
-  const Ram ram = ram_of(plan, tensors, options);
+  const Ram ram{memory_of_run(plan, tensors, options)};
   if (!flags.quiet && ram.worth_saying()) note("this run takes " + ram.text());
 
   const auto start = std::chrono::steady_clock::now();

@@ -85,6 +85,12 @@ class Plan:
         Raises InvalidProblem after 10^8 operations."""
         return self._core.loop_nest()
 
+    @functools.cached_property
+    def ram(self) -> dict:
+        """The bytes of memory that a run takes on dense arrays: inputs, outputs, what it takes beside them (fast memory,
+        workspace, buffers), and total."""
+        return self._core.memory_of_run()
+
     def __repr__(self) -> str:
         f = self._facts
         tiling = " ".join(f"{name}={size}" for name, size in f["tiling"].items())

@@ -91,6 +91,22 @@ std::shared_ptr<NamedPlan> plan_for(const Problem& p, const Wanted& wanted) {
 
 namespace {
 
+nb::dict memory_of_run(const NamedPlan& p) {
+  RunOptions run;
+  run.compute = p.wanted.compute;
+  run.pool = &pool_of(p.wanted.threads);
+  const RunMemory memory = [&] {
+    const nb::gil_scoped_release released;
+    return redblue::memory_of_run(p.plan, contiguous_tensors(p.plan.problem, p.wanted.tensors), run);
+  }();
+  nb::dict d;
+  d["inputs"] = integer_of(memory.inputs);
+  d["outputs"] = integer_of(memory.outputs);
+  d["beside"] = integer_of(memory.beside);
+  d["total"] = integer_of(memory.total());
+  return d;
+}
+
 DType dtype_named(const std::string& name) {
   if (const auto found = dtype_from_name(name)) return *found;
   throw InvalidProblem(fmt::format("type '{}': give f64, f32, f16 or bf16", name));
@@ -128,6 +144,7 @@ void add_plan(nb::module_& m) {
           "loop_nest", [](const NamedPlan& p) { return outline_text(p.plan); },
           nb::call_guard<nb::gil_scoped_release>(),
           "The loop nest of the chosen schedule, as `redblue explain` prints it.")
+      .def("memory_of_run", &memory_of_run, "Bytes that a run on dense arrays takes, as a dict.")
       .def("describe", nb::overload_cast<const NamedPlan&>(&describe), "The plan as numbers and texts in a dict.")
       .def("certificate", &certificate, "arrays"_a, "tokens_first"_a,
            "What the norms of these arrays prove of the answer, as a dict.")

@@ -170,6 +170,21 @@ plan::Cap memory_cap(Words bytes, const Tensors& tensors, const RunOptions& opti
           }};
 }
 
+RunMemory memory_of_run(const plan::Plan& plan, const Tensors& tensors, const RunOptions& options) {
+  const auto bytes_of = [&](const std::vector<SlowArray>& arrays) {
+    Words all;
+    for (const SlowArray a : arrays) {
+      Words bytes = size_of(tensors[a].dtype);
+      for (std::size_t k = 0; k < 4; ++k)
+        if (tensors[a].strides[k] != 0 || tensors[a].shape[k] < 1) bytes = bytes * tensors[a].shape[k];
+      all += bytes;
+    }
+    return all;
+  };
+  return {bytes_of(inputs_of(plan.problem)), bytes_of(outputs_of(plan.problem)),
+          memory_cap(0, tensors, options).bytes_of(plan)};
+}
+
 Measured run(const plan::Plan& plan, const Tensors& tensors, const RunOptions& options, RunMemo& memo) {
   const Backend& backend = backend_of(options);
   const Tensors mine = checked(plan, tensors, options);

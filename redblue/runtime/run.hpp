@@ -225,6 +225,17 @@ Tensors contiguous_tensors(const Problem& problem, DType dtype);
 /// (redblue/runtime/fewer_tiles.hpp); run looks at all, and throws MemoryError if that takes more.
 plan::Cap memory_cap(Words bytes, const Tensors& tensors, const RunOptions& options = {});
 
+/// The bytes of memory that a run takes.
+struct RunMemory {
+  Words inputs, outputs;  ///< arrays; dimensions of stride 0 count once
+  Words beside;           ///< fast memory, workspace, buffers, outputs in the type of the arithmetic
+
+  Words total() const { return inputs + outputs + beside; }
+};
+/// For tensors with or without data. It looks at a part of a long problem, as memory_cap. Throws what run does of their
+/// types and of RunOptions::compute.
+RunMemory memory_of_run(const plan::Plan& plan, const Tensors& tensors, const RunOptions& options = {});
+
 /// Runs the chosen row of the plan, after the forward plan if there is one. Throws InvalidProblem when a tensor does
 /// not fit the problem or options.threads < 0, MemoryError when the run takes more than RunOptions::memory, the cap of
 /// the plan, or what the machine has, and Error when a thread cannot be started. Outputs are undefined if it throws.

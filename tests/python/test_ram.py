@@ -9,6 +9,7 @@ import pytest
 from safetensors.numpy import save_file
 
 import program
+import redblue
 from program import CLI, needs_program
 
 pytestmark = needs_program
@@ -46,3 +47,13 @@ def test_a_run_takes_what_it_says(tmp_path, name):
 def test_much_memory_is_said_before_the_run():
     large, small = (program.redblue("plan", "--n", n, "--d", 64, "--heads", 16, "--window", "256,0", "--M", 16384).stdout for n in (200_000, 2000))
     assert "\na run takes 3.0" in large and " GiB for inputs" in large and "a run takes" not in small
+
+
+@pytest.mark.parametrize("op", ["forward", "backward"])
+def test_a_plan_of_python_says_what_the_program_says(op):
+    options = {"n": 96, "d": 16, "heads": 3, "M": 2000, "dtype": "bf16", "threads": 1}
+    ram = redblue.plan(op, **options).ram
+    said = program.answer("plan", "--op", op, "--n", 96, "--d", 16, "--heads", 3, "--M", 2000, "--dtype", "bf16")["ram"]
+    arrays = {name: said[name] for name in ("inputs", "outputs")}
+    assert arrays == {name: ram[name] for name in arrays} and arrays["inputs"] >= 3 * 2 * 3 * 96 * 16
+    assert ram["total"] == sum(ram[name] for name in ("inputs", "outputs", "beside")) and ram["beside"] > 0
