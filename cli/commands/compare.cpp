@@ -8,7 +8,6 @@
 
 #include "commands/commands.hpp"
 #include "files/nan.hpp"
-#include "files/open_archive.hpp"
 #include "files/tensors.hpp"
 #include "files/unused.hpp"
 #include "options/options.hpp"
@@ -63,7 +62,7 @@ Json heads_to_json(const std::vector<HeadError>& heads) {
   return list;
 }
 
-void print_json(const Comparisons& found, Words M) {
+void print_json(const Comparisons& found, Words M, const std::vector<std::string>& unused) {
   Json methods = Json::array();
   const Words exact = found.methods.front().words;
   for (const Compared& x : found.methods) {
@@ -90,6 +89,7 @@ void print_json(const Comparisons& found, Words M) {
           "and _worst the largest; proved: no max is above it, by the certificate; o in the type of q, exact attention "
           "in fp64"},
          {"methods", methods},
+         {"unused", unused},
          {"mean_of_values", heads_to_json(found.mean_of_values)}});
 }
 
@@ -194,17 +194,18 @@ int compare_command(const CompareFlags& flags) {
   kind.scale = flags.scale;
   flags.sequences.apply_to(kind);
   require_files(flags.files);
-  const LoadedInputs loaded(flags.files, kind);
+  const std::unique_ptr<Archive> archive = flags.files.opened();
+  const LoadedInputs loaded(flags.files, kind, archive.get());
   const Problem problem = loaded.problem(kind);
   problem.validate();
-  if (flags.files.input) {
+  std::vector<std::string> unused;
+  if (archive != nullptr) {
     std::set<std::string> given;
     if (flags.causal) given.insert("--causal");
     if (flags.scale) given.insert("--scale");
     if (flags.sequences.seqlens) given.insert("--seqlens");
     if (flags.sequences.seqused_k) given.insert("--seqused-k");
-    const auto unused =
-        unused_names(flags.files, *open_archive(*flags.files.input), loaded.used(), problem, given, false);
+    unused = unused_names(flags.files, *archive, loaded.used(), problem, given, false);
     if (!unused.empty()) note(unused_text(flags.files, unused));
   }
   const Tensors& tensors = loaded.tensors();
@@ -221,7 +222,7 @@ int compare_command(const CompareFlags& flags) {
   const Comparisons found = compare(list, inputs, options);
   const std::string format = flags.json ? "json" : flags.format.value_or("table");
   if (format == "json")
-    print_json(found, M);
+    print_json(found, M, unused);
   else if (format == "csv")
     print_csv(found);
   else

@@ -88,7 +88,7 @@ Runnable runnable(FileOptions files, const Archive& archive, Operation op) {
   Runnable r{op, {}, false, "", std::nullopt, "", {}};
   Problem kind;
   kind.op = op;
-  files.add_modifiers_to(kind);
+  files.add_modifiers_to(kind, &archive);
   std::vector<std::string> own = files.needed(kind);
   for (const std::string& name : own)
     if (!archive.contains(files.name_of(name)))

@@ -12,7 +12,6 @@
 #include "commands/commands.hpp"
 #include "files/huge_rows.hpp"
 #include "files/nan.hpp"
-#include "files/open_archive.hpp"
 #include "files/tensors.hpp"
 #include "files/unused.hpp"
 #include "options/options.hpp"
@@ -310,8 +309,9 @@ std::pair<Measured, index_t> run_and_judge(const plan::Plan& plan, Tensors tenso
 }
 
 /// The tensors of --input that a run does not read.
-std::vector<std::string> unused_by(const RunFlags& flags, const LoadedInputs& loaded, const Problem& kind) {
-  if (!flags.files.input) return {};
+std::vector<std::string> unused_by(const RunFlags& flags, const Archive* archive, const LoadedInputs& loaded,
+                                   const Problem& kind) {
+  if (archive == nullptr) return {};
   const PatternOptions& pattern = flags.mask.pattern;
   std::set<std::string> given;
   for (const auto& [option, is_given] : {std::pair{"--mask", pattern.mask || pattern.blocks || pattern.csr},
@@ -326,7 +326,7 @@ std::vector<std::string> unused_by(const RunFlags& flags, const LoadedInputs& lo
                                          {"--seqlens", flags.mask.sequences.seqlens.has_value()},
                                          {"--seqused-k", flags.mask.sequences.seqused_k.has_value()}})
     if (is_given) given.insert(option);
-  return unused_names(flags.files, *open_archive(*flags.files.input), loaded.used(), kind, given, true);
+  return unused_names(flags.files, *archive, loaded.used(), kind, given, true);
 }
 
 int run_command(const RunFlags& flags) {
@@ -337,13 +337,14 @@ int run_command(const RunFlags& flags) {
   if (!flags.quiet) require_standard_output();
   progress_period();  // throws where the environment is wrong
   flags.mask.apply_to(kind, flags.flags);
-  flags.files.add_modifiers_to(kind);
+  const std::unique_ptr<Archive> archive = flags.files.opened();
+  flags.files.add_modifiers_to(kind, archive.get());
   flags.files.validate(kind);
   kind.scale = flags.scale;
   kind.lse_required = is_forward(kind.op) && kind.has_statistics() && flags.files.wants("lse");
-  const LoadedInputs loaded(flags.files, kind);
+  const LoadedInputs loaded(flags.files, kind, archive.get());
   Problem problem = loaded.problem(kind);
-  const std::vector<std::string> unused = unused_by(flags, loaded, kind);
+  const std::vector<std::string> unused = unused_by(flags, archive.get(), loaded, kind);
   flags.mask.apply_patterns(problem, flags.planner);
   flags.planner.apply_to(problem);
   problem.validate();

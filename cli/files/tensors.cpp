@@ -173,16 +173,18 @@ std::vector<SlowArray> FileOptions::written(const Problem& kind) const {
   return list;
 }
 
-void FileOptions::add_modifiers_to(Problem& kind) const {
-  std::unique_ptr<Archive> archive;
+std::unique_ptr<Archive> FileOptions::opened() const {
   try {
-    if (input) archive = open_archive(*input);
-  } catch (const Error&) {  // validate() and LoadedInputs say what is wrong with it
-    return;
+    return input ? open_archive(*input) : nullptr;
+  } catch (const Error&) {
+    return nullptr;
   }
+}
+
+void FileOptions::add_modifiers_to(Problem& kind, const Archive* archive) const {
   const auto is_there = [&](SlowArray a) {
     const std::string name = tensor_name(a);
-    return npy.at(name).has_value() || name_of(name) != name || (archive && archive->contains(name));
+    return npy.at(name).has_value() || name_of(name) != name || (archive != nullptr && archive->contains(name));
   };
   if (is_there(SlowArray::bias)) kind.bias.emplace();
   if (is_there(SlowArray::slopes)) kind.alibi = true;
@@ -303,11 +305,10 @@ std::string FileOptions::name_of(const std::string& tensor) const {
   return tensor;
 }
 
-LoadedInputs::LoadedInputs(const FileOptions& files, const Problem& kind)
-    : LoadedInputs(files, kind, files.input ? open_archive(*files.input).get() : nullptr) {}
-
 LoadedInputs::LoadedInputs(const FileOptions& files, const Problem& kind, const Archive* archive) {
   const Operation op = kind.op;
+  std::unique_ptr<Archive> own;
+  if (archive == nullptr && files.input) archive = (own = open_archive(*files.input)).get();
   const auto is_there = [&](const std::string& name) {
     return files.npy.at(name).has_value() || (archive != nullptr && archive->contains(files.name_of(name)));
   };

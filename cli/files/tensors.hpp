@@ -1,5 +1,6 @@
 #pragma once
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -29,8 +30,11 @@ struct FileOptions {
   /// sources), outputs apart from inputs.
   void validate(const Problem& kind) const;
   std::string name_of(const std::string& tensor) const;
-  /// Sets which of bias, slopes and sinks a problem has: those that the files hold.
-  void add_modifiers_to(Problem& kind) const;
+  /// `input`, open; null without one, or where it cannot be read: `validate` and LoadedInputs say what is wrong with
+  /// it.
+  std::unique_ptr<Archive> opened() const;
+  /// Sets which of bias, slopes and sinks a problem has: those that the files hold. `archive` is `input`, or null.
+  void add_modifiers_to(Problem& kind, const Archive* archive) const;
   /// The tensors that a problem of this kind cannot do without.
   std::vector<std::string> needed(const Problem& kind) const;
   bool wants(const std::string& tensor) const { return output || npy.at(tensor); }
@@ -48,9 +52,8 @@ void require_names(const std::vector<std::string>& names, const std::vector<std:
 /// Tensors in one layout, kept alive.
 class LoadedInputs {
  public:
-  /// Reads the tensors that a problem of this kind needs; O and lse must both be in the file, or neither.
-  LoadedInputs(const FileOptions& files, const Problem& kind);
-  /// Reads them from an archive that is open, in place of files.input; null: from .npy files.
+  /// Reads the tensors that a problem of this kind needs; O and lse must both be in the file, or neither. `archive` is
+  /// files.input, or what stands in its place; null: it is opened here, if there is one.
   LoadedInputs(const FileOptions& files, const Problem& kind, const Archive* archive);
 
   const Tensors& tensors() const { return tensors_; }

@@ -116,3 +116,11 @@ def test_info_and_compare_say_the_same(tmp_path):
     runs = {r["op"]: r for r in json.loads(did(tmp_path, "info", "x.npz", "--json").stdout)["runs"]}
     assert runs["forward"]["unused"] == ["do"] and runs["forward"]["problem"]["bias"] and runs["backward"]["unused"] == []
     assert "x.npz holds bias [12, 12]" in refused(tmp_path, *compare[:-2])
+
+
+def test_the_json_of_compare_names_them(tmp_path):
+    input_only = saved(tmp_path, "x.npz", w=np.ones(3, np.float32))[:2]
+    compared = ("compare", *input_only, "--M", "400", "--approximate", "linear", "--json")
+    assert json.loads(did(tmp_path, *compared).stdout)["unused"] == ["w"]
+    saved(tmp_path, "x.npz")
+    assert json.loads(did(tmp_path, *compared).stdout)["unused"] == []
