@@ -48,6 +48,13 @@ def test_figure_1_draws_what_is_counted():
     at = [16, 64, 1024]
     moved, held = redblue.plot.figure1(128, 8, M=at)
     assert moved.get_title() == held.get_title() == "dL/dX, n = 128, d = 8" and moved.figure is held.figure
+    of_five = {"best", *(f"{kind}, {size} cache" for kind in ("printed", "repaired") for size in ("small", "large"))}
+    forms = {"(n²d + nd²) / √M": (128**2 * 8 + 128 * 64) / 4, "(n²d² + nd³) / M": (128**2 * 64 + 128 * 512) / 16}
+    named = {panel: {label for label in lines(panel) if not label.startswith("_")} for panel in (moved, held)}
+    assert named[moved] == of_five | {"lower bound", *forms} and named[held] == of_five
+    for form, at_16 in forms.items():
+        assert lines(moved)[form].get_ydata()[0] == at_16
+    assert (moved.get_ylabel(), held.get_ylabel()) == ("words moved", "words held / M")
     bound = lines(moved)["lower bound"].get_ydata()
     for i, M in enumerate(at):
         words = [sys.executable, "-m", "redblue", "count", "--op", "gradient-x", "--n", "128", "--d", "8", "--M", str(M), "--json"]
