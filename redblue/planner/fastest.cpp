@@ -20,6 +20,7 @@
 #include "redblue/planner/run_on.hpp"
 #include "redblue/planner/shapes.hpp"
 #include "redblue/planner/timed.hpp"
+#include "redblue/planner/widths.hpp"
 #include "redblue/problem/cores.hpp"
 
 namespace redblue {
@@ -46,11 +47,17 @@ class Modeller {
         rates_(model::rates_of(time.hardware, time.isa.value_or(model::largest_isa(time.hardware)), time.dtype)) {
     if (time.threads < 1 || time.threads > kMostCores)
       throw InvalidProblem(fmt::format("threads = {}: give a number from 1 to {}", time.threads, kMostCores));
+    set_widths(widths_, problem, time.tensors.value_or(time.dtype), word_of(time.dtype), {});
+    for (std::size_t a = 0; a < kSlowArrays; ++a)
+      if (options.width[a] > 0) {
+        widths_.width[a] = options.width[a];
+        widths_.unfinished[a] = options.unfinished[a];
+      }
     for (const auto& arrays : {inputs_of(problem), outputs_of(problem)})
       for (const SlowArray a : arrays) {
         double words = 1;
         for (const index_t size : shape_of(problem, a)) words *= static_cast<double>(size);
-        tensor_bytes_ += words * bytes_per_word(a);
+        tensor_bytes_ += words * static_cast<double>(widths_.width[index_of(a)]);
       }
     if (const auto sequences = problem.sizes().sequences; sequences != nullptr && sequences->reordered())
       copies_s_ = copy_seconds(2 * tensor_bytes_);
@@ -357,21 +364,9 @@ class Modeller {
                     bytes * beyond_caches / rates_.all_cores_bandwidth);
   }
 
-  /// Inputs and outputs have the tensors' type; lse and workspace are held as tiles are.
-  double bytes_per_word(SlowArray a) const {
-    if (const index_t width = options_.width[index_of(a)]; width > 0) return static_cast<double>(width);
-    const auto lists = {inputs_of(problem_), outputs_of(problem_)};
-    const bool given = a != SlowArray::lse && std::any_of(lists.begin(), lists.end(), [&](const auto& list) {
-                         return std::find(list.begin(), list.end(), a) != list.end();
-                       });
-    return static_cast<double>(size_of(given ? time_.tensors.value_or(time_.dtype) : word_of(time_.dtype)));
-  }
-
   model::Traffic traffic_of(const plan::Row& row, const Walk& walk) const {
     model::Traffic t;
-    for (std::size_t i = 0; i < kSlowArrays; ++i)
-      if (const Words words = row.io.reads[i] + row.io.writes[i]; words > 0)
-        t.bytes += words.to_double() * bytes_per_word(static_cast<SlowArray>(i));
+    t.bytes = plan::bytes_of(row.io, widths_, problem_.op).total().to_double();
     t.distinct_bytes = tensor_bytes_;
     t.instance_bytes =
         t.distinct_bytes / static_cast<double>(problem_.instances()) + row.workspace.to_double() * rates_.word_bytes;
@@ -384,7 +379,8 @@ class Modeller {
   const Problem& problem_;
   const plan::Options& options_;
   const TimeOptions& time_;
-  double independent_;  ///< sequences of all heads
+  plan::Options widths_;  ///< of words in slow memory: those of the options, or of the tensors' type
+  double independent_;    ///< sequences of all heads
   model::Rates rates_;
   double tensor_bytes_ = 0;
   double copies_s_ = 0;  ///< of inputs and outputs, where the run takes queries and keys in an order of their own
