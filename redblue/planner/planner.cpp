@@ -135,21 +135,13 @@ Row row_of(const Plan& plan, std::shared_ptr<const Schedule> schedule, const Til
   return row;
 }
 
-/// Has a batch several sequences?
-bool is_packed(const Sizes& x) { return std::ssize(sequences_of(x)) > batches_of(x); }
-
-/// Leaves out schedules for narrow rows where rows are not narrow, and those over lists of pairs without a pattern,
-/// where another one is chosen.
+/// Leaves out schedules that are listed only where they are chosen.
 void leave_out_special(Plan& plan, const Sizes& x, std::vector<Row>::iterator& chosen) {
   if (!plan.options.schedule.empty()) return;
   const std::string_view name = chosen->schedule;
-  const bool narrow = has_left_edge(x) || is_packed(x), pattern = has_pattern(x);
-  const auto is_special = [&](const schedule::Traits& t) {
-    return (t.narrow && !narrow) || (t.lists_pairs && !pattern);
-  };
-  std::erase_if(plan.rows, [&](const Row& r) { return is_special(r.algorithm->traits) && r.schedule != name; });
+  std::erase_if(plan.rows, [&](const Row& r) { return is_special(r.algorithm->traits, x) && r.schedule != name; });
   std::erase_if(plan.refused, [&](const Refusal& r) {
-    return is_special(plan.options.registry->find(plan.problem.op, r.schedule)->traits);
+    return is_special(plan.options.registry->find(plan.problem.op, r.schedule)->traits, x);
   });
   chosen = std::ranges::find(plan.rows, name, &Row::schedule);
 }

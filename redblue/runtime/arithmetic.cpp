@@ -52,6 +52,23 @@ void require_softcap(DType compute, double softcap) {
                     narrow ? "f32" : "f64", least, narrow ? ", or compute in f64" : ""));
 }
 
+/// Gradients of scores are products with it, whose digits are lost below the smallest normal number.
+void require_scale(DType compute, const Problem& p) {
+  const double scale = p.scale_or_default();
+  const bool narrow = compute != DType::f64;
+  if (narrow && !std::isfinite(static_cast<float>(scale)))
+    throw InvalidProblem(fmt::format("scale = {} is beyond f32: the largest is 3.4e38, f64 takes it", scale));
+  const auto least_of = [](auto one) {
+    using T = decltype(one);
+    return double{std::numeric_limits<T>::min()} / double{std::numeric_limits<T>::epsilon()};
+  };
+  const double least = narrow ? least_of(1.0F) : least_of(1.0);
+  if (follows_forward(p.op) && scale != 0 && std::abs(scale) < least)
+    throw InvalidProblem(fmt::format(
+        "scale = {}: gradients of so small a scale lose digits in {}; give {} or more, and make q or k smaller{}",
+        scale, narrow ? "f32" : "f64", least, narrow ? ", or compute in f64" : ""));
+}
+
 }  // namespace
 
 void require_arithmetic(DType compute, const Problem& p, const Tensors& tensors) {
@@ -59,8 +76,7 @@ void require_arithmetic(DType compute, const Problem& p, const Tensors& tensors)
   if (compute == DType::bf16) require_bf16(p, tensors);
   if (p.accumulate || p.op == Operation::merge) require_accumulators(compute, p, tensors);
   require_softcap(compute, p.softcap);
-  if (compute != DType::f64 && !std::isfinite(static_cast<float>(p.scale_or_default())))
-    throw InvalidProblem(fmt::format("scale = {} is beyond f32: the largest is 3.4e38, f64 takes it", *p.scale));
+  require_scale(compute, p);
 }
 
 }  // namespace redblue

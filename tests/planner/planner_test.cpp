@@ -174,8 +174,7 @@ RC_GTEST_PROP(Planner, KeepsEveryPromiseOfItsOptions, ()) {
     RC_ASSERT(std::is_sorted(plan.rows.begin(), compared, cheaper));
     RC_ASSERT(std::is_sorted(compared, plan.rows.end(), cheaper));
     RC_ASSERT(plan.row().algorithm->traits.stable);
-    const schedule::Traits& traits = plan.row().algorithm->traits;
-    const std::size_t special = traits.narrow || traits.lists_pairs ? 1 : 0;  // listed where it is chosen
+    const std::size_t special = plan.row().algorithm->traits.narrow || plan.row().algorithm->traits.lists_pairs ? 1 : 0;
     RC_ASSERT(plan.rows.size() + plan.refused.size() == softmax_schedules().size() + special);
     for (const Row& row : plan.rows) {
       if (row.footprint + row.prefetch + o.reserve > o.M) RC_FAIL(std::string(row.schedule) + " does not fit");

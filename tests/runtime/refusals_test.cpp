@@ -77,6 +77,27 @@ TEST(Run, RefusesAScaleBeyondTheArithmetic) {
   EXPECT_EQ(refusal(some_plan(p), a.inputs(), a.outputs(), options), "accepted");
 }
 
+TEST(Run, RefusesAScaleWithWhichGradientsLoseDigits) {
+  Problem p = problem(4, 4, 4, 4);
+  const auto said = [&](DType compute, double scale) -> std::string {
+    p.scale = scale;
+    try {
+      require_arithmetic(compute, p, {});
+    } catch (const InvalidProblem& e) {
+      return e.what();
+    }
+    return "accepted";
+  };
+  EXPECT_EQ(said(DType::f32, 1e-40), "accepted");  // all scores are 0
+  p.op = Operation::backward;
+  for (const double scale : {0.0, -1e-31, 1e-31}) EXPECT_EQ(said(DType::f32, scale), "accepted") << scale;
+  for (const double scale : {-9e-32, 1e-40}) {
+    EXPECT_THAT(said(DType::f32, scale), HasSubstr("lose digits in f32; give 9.86"));
+    EXPECT_EQ(said(DType::f64, scale), "accepted") << scale;
+  }
+  EXPECT_THAT(said(DType::f64, 1e-300), HasSubstr("lose digits in f64"));
+}
+
 TEST(Run, RefusesASoftcapBelowTheNormalNumbers) {
   Problem p = problem(4, 4, 4, 4);
   p.softcap = 1e-38;
