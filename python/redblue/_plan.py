@@ -51,7 +51,7 @@ class Plan:
     """
 
     def __init__(self, core: Any, decision: str = ""):
-        self._core = core
+        self._core = core = _core.with_table(core)
         self._facts = core.describe()
         self._facts["decision"] = decision or None
 

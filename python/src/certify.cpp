@@ -73,7 +73,7 @@ nb::tuple within(const NamedPlan& exact, nb::handle arrays, bool tokens_first, c
       with_inputs(exact, arrays, tokens_first, [&](const Inputs& x, const std::function<void()>& now_and_then) {
         Decision d = decide_with_rows(
             problem, norms_of(problem, x, proved_arithmetic(exact), {}, now_and_then), x, tolerance,
-            [&] { return exact.plan; }, [&](const Problem& p) { return plan_of(p)->plan; }, now_and_then);
+            [&] { return with_time(exact); }, [&](const Problem& p) { return plan_of(p)->plan; }, now_and_then);
         Problem chosen = problem;
         chosen.approximation = d.approximation();
         std::shared_ptr<NamedPlan> taken = d.polynomial != nullptr ? plan_of(chosen) : nullptr;
@@ -87,7 +87,8 @@ nb::tuple plan_within(const Problem& problem, const Wanted& wanted, double toler
   const Decision decision = [&] {
     const nb::gil_scoped_release unlocked;
     return decide(
-        tolerance, range, least_polynomial(range, tolerance), [&] { return (exact = plan_for(problem, wanted))->plan; },
+        tolerance, range, least_polynomial(range, tolerance),
+        [&] { return with_time(*(exact = plan_for(problem, wanted))); },
         [&](const std::shared_ptr<const Polynomial>& p) {
           Problem approximate = problem;
           approximate.approximation = p;

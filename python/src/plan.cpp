@@ -91,6 +91,25 @@ std::shared_ptr<NamedPlan> plan_for(const Problem& p, const Wanted& wanted) {
 
 namespace {
 
+RunHere here(const Wanted& w) { return {w.compute, w.tensors, w.threads, {}}; }
+
+}  // namespace
+
+std::shared_ptr<NamedPlan> with_table(const std::shared_ptr<NamedPlan>& p) {
+  const Wanted& w = p->wanted;
+  if (w.M || w.memory || p->plan.row().time) return p;
+  auto all = std::make_shared<NamedPlan>();
+  all->wanted = w;
+  all->plan = make_table_here(p->plan.problem, options_of(w, p->plan.problem), here(w));
+  return all;
+}
+
+plan::Plan with_time(const NamedPlan& p) {
+  return p.wanted.M || p.wanted.memory ? p.plan : with_time_here(p.plan, here(p.wanted));
+}
+
+namespace {
+
 nb::dict memory_of_run(const NamedPlan& p) {
   RunOptions run;
   run.compute = p.wanted.compute;
@@ -152,6 +171,8 @@ void add_plan(nb::module_& m) {
            "The plan that answers the tolerance, or None where this one, of exact attention, does; and why.")
       .def_prop_ro("writes_lse", [](const NamedPlan& p) { return p.plan.io().writes[index_of(SlowArray::lse)] > 0; });
   m.def("make_plan", &plan_for, "problem"_a, "wanted"_a, nb::call_guard<nb::gil_scoped_release>(), "A plan.");
+  m.def("with_table", &with_table, "plan"_a, nb::call_guard<nb::gil_scoped_release>(),
+        "The plan with modelled times, and with rows of other schedules.");
   m.def(
       "plan_within", &plan_within, "problem"_a, "wanted"_a, "tolerance"_a, "range"_a,
       "The plan that answers the tolerance for scores up to `range`, of a polynomial or of exact attention; and why.");

@@ -32,6 +32,10 @@ struct NamedPlan {
 };
 
 std::shared_ptr<NamedPlan> plan_for(const Problem& problem, const Wanted& wanted);
+/// The same plan with modelled times and the rows of other schedules, which a plan of least time for a run lacks.
+std::shared_ptr<NamedPlan> with_table(const std::shared_ptr<NamedPlan>& plan);
+/// The plan; one of least time with its modelled time.
+plan::Plan with_time(const NamedPlan& plan);
 
 /// The most threads of a call.
 inline constexpr int kMostThreads = 1024;

@@ -14,7 +14,8 @@ namespace redblue {
 /// Python, redblue_strides of C.
 ///
 /// ```cpp
-/// std::array<index_t, 4> shape{2, 8, 100, 64};  // [batch, heads, tokens, features]
+/// std::vector<float> x(2 * 8 * 100 * 64);
+/// const std::array<redblue::index_t, 4> shape{2, 8, 100, 64};  // [batch, heads, tokens, features]
 /// redblue::Tensor t(x, shape, redblue::Dimensions("bshd").strides(shape));
 /// ```
 class Dimensions {

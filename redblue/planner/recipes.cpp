@@ -1,0 +1,271 @@
+#include "redblue/planner/recipes.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <type_traits>
+
+#include "redblue/language/error.hpp"
+#include "redblue/planner/options.hpp"
+#include "redblue/problem/options.hpp"
+#include "redblue/problem/sequences.hpp"
+
+namespace redblue {
+
+namespace {
+
+constexpr int kHeadsOfThread = 4;  ///< heads for each thread that keep all busy
+
+/// The shortest and the longest length of the class of n. All lengths up to 32 are classes of their own; those below
+/// 256 differ by an eighth at most, longer ones by a half, and from 16,384 on all are alike.
+struct Lengths {
+  index_t shortest, longest;
+};
+Lengths lengths_like(index_t n) {
+  constexpr index_t kFew = 32, kMany = 256, kAlike = 16'384;
+  if (n <= kFew) return {n, n};
+  const int kept = n < kMany ? 4 : 2;  // leading binary digits
+  const auto m = static_cast<std::uint64_t>(std::min(n, kAlike));
+  const int dropped = std::bit_width(m) - kept;
+  const auto first = static_cast<index_t>(m >> dropped << dropped);
+  return {first, first + (index_t{1} << dropped) - 1};
+}
+
+void append(std::string& key, std::string_view bytes) { key.append(bytes); }
+template <class T>
+void append(std::string& key, const T& x) {
+  if constexpr (requires { x.has_value(); }) {
+    append(key, x.has_value());
+    if (x) append(key, *x);
+  } else if constexpr (requires { x.size(); }) {
+    append(key, static_cast<index_t>(x.size()));
+    for (const auto& one : x) append(key, one);
+  } else {
+    static_assert(std::is_arithmetic_v<T> || std::is_enum_v<T>);
+    key.append(reinterpret_cast<const char*>(&x), sizeof x);  // NOLINT(cppcoreguidelines-pro-type-reinterpret-cast)
+  }
+}
+
+/// All that the choice depends on.
+std::string key_of(const Problem& one, const plan::Options& options, const TimeOptions& time) {
+  std::string key;
+  option::for_each(problem_options(), [&](const auto& o) { append(key, o.of(one)); });
+  append(key, options.M.str());
+  append(key, options.quadratic_workspace);
+  append(key, time.dtype);
+  append(key, time.tensors);
+  append(key, time.isa);
+  append(key, time.threads);
+  return key;
+}
+
+/// Do these options ask for nothing but M and workspace?
+bool are_plain(const plan::Options& o) {
+  const plan::Options plain;
+  const bool words = std::ranges::all_of(o.width, [](index_t w) { return w == 0; });
+  return !o.memory && o.reserve == 0 && !o.double_buffer && o.multiple.query == 1 && o.multiple.key == 1 &&
+         o.multiple.feature == 1 && words && o.write_cost == 1 && o.schedule.empty() && !o.tiling && !o.cap &&
+         o.registry == plain.registry;
+}
+
+/// The options for a plan with this schedule and these tiles.
+plan::Options with_tiles(const plan::Options& given, std::string_view schedule, plan::Tiling tiling) {
+  plan::Options o = given;
+  o.schedule = schedule;
+  o.tiling = std::move(tiling);
+  return o;
+}
+
+}  // namespace
+
+namespace {
+
+/// How many problems of their own these are, the most queries and the most keys of one.
+struct Parts {
+  index_t count, n_q, n_k;
+};
+Parts parts_of(const Problem& problem) {
+  Parts parts{problem.instances(), problem.n_q, problem.n_k};
+  if (!problem.several()) return parts;
+  const std::shared_ptr<const Sequences> sequences = problem.sizes().sequences;
+  if (sequences == nullptr) return parts;
+  parts = {problem.instances() / sequences->batches * std::ssize(sequences->list), 0, 0};
+  for (const Sequence& one : sequences->list) {
+    parts.n_q = std::max(parts.n_q, one.rows.size() / problem.group());
+    parts.n_k = std::max(parts.n_k, one.keys.size());
+  }
+  return parts;
+}
+
+}  // namespace
+
+std::optional<Problem> class_of(const Problem& problem, int threads) {
+  const bool attends = problem.op == Operation::forward || problem.op == Operation::backward;
+  if (!attends || !problem.patterns.empty() || problem.dilation != 1 || problem.prefix != 0 || problem.causal_offset ||
+      problem.approximation != nullptr)
+    return std::nullopt;
+  const Parts parts = parts_of(problem);
+  if (parts.count == 0 || parts.n_q == 0 || parts.n_k == 0) return std::nullopt;
+  Problem one = problem;
+  one.cu_seqlens_q.clear(), one.cu_seqlens_k.clear(), one.seqused_q.clear(), one.seqused_k.clear();
+  const index_t kv_heads = std::min(parts.count, index_t{kHeadsOfThread} * threads);
+  one.batch = 1;
+  one.kv_heads = kv_heads;
+  one.heads = kv_heads * problem.group();
+  one.n_q = lengths_like(parts.n_q).shortest;
+  one.n_k = lengths_like(parts.n_k).shortest;
+  if (one.n_q == one.n_k && parts.n_q != parts.n_k && problem.masked()) return std::nullopt;  // another diagonal
+  one.scale = std::nullopt;
+  if (one.softcap > 0) one.softcap = 1;
+  if (one.dropout > 0) one.dropout = 0.5;
+  one.seed = 0;
+  one.forward_given = true;
+  if (one.bias) {
+    const std::array<index_t, 4> whole{one.batch, one.heads, one.n_q, one.n_k};
+    for (std::size_t i = 0; i < whole.size(); ++i)
+      if ((*one.bias)[i] != 1) (*one.bias)[i] = whole[i];
+  }
+  return one;
+}
+
+/// Tiles for these sizes: of as many blocks as the class has, or as long, as far as the dimension goes.
+plan::Tiling Recipes::Recipe::tiles_for(const Sizes& x) const {
+  constexpr index_t kRows = 16;  // what kernels like
+  plan::Tiling list = tiling;
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    const auto along = schedule->tile_size(list[i].name).along;
+    if (along != &Sizes::n_q && along != &Sizes::n_k) continue;
+    const index_t n = x.*along;
+    const index_t size = blocks[i] > 1 ? ceil_div(ceil_div(n, blocks[i]), kRows) * kRows : list[i].value;
+    list[i].value = blocks[i] == 1 ? n : std::min(size, n);
+  }
+  return list;
+}
+
+namespace {
+
+/// This problem with other lengths.
+Problem with_lengths(const Problem& one, index_t n_q, index_t n_k) {
+  Problem other = one;
+  other.n_q = n_q;
+  other.n_k = n_k;
+  if (other.bias) {
+    auto& bias = *other.bias;
+    if (bias[2] != 1) bias[2] = n_q;
+    if (bias[3] != 1) bias[3] = n_k;
+  }
+  return other;
+}
+
+/// Problems of the class of this one, which has its shortest lengths: with the next ones, and with the longest.
+std::vector<Problem> others_like(const Problem& one) {
+  const index_t n_q = lengths_like(one.n_q).longest, n_k = lengths_like(one.n_k).longest;
+  if (n_q == one.n_q && n_k == one.n_k) return {};
+  return {with_lengths(one, std::min(one.n_q + 1, n_q), std::min(one.n_k + 1, n_k)), with_lengths(one, n_q, n_k)};
+}
+
+}  // namespace
+
+/// A tile that spans the shortest lengths may span all of the class, or not, and where there are fewer heads than keep
+/// all threads busy, queries may go in as many blocks as the shortest ones: whatever is fastest for the others.
+void Recipes::Recipe::choose(const Problem& one, const plan::Options& options, const TimeOptions& time) {
+  const plan::Plan plan = make_fastest_plan(one, options, time);
+  schedule = plan.row().algorithm;
+  tiling = plan.row().tiling;
+  blocks.assign(tiling.size(), 0);
+  const Sizes of_class = one.sizes();
+  const bool few_heads = time.threads > 1 && one.instances() < index_t{kHeadsOfThread} * time.threads;
+  std::vector<index_t> in_class = blocks;
+  for (std::size_t i = 0; i < tiling.size(); ++i) {
+    const auto along = schedule->tile_size(tiling[i].name).along;
+    if (along != &Sizes::n_q && along != &Sizes::n_k) continue;
+    const index_t count = ceil_div(of_class.*along, std::max<index_t>(1, tiling[i].value));
+    const bool shared = few_heads && along == &Sizes::n_q && count <= index_t{kHeadsOfThread} * time.threads;
+    if (count == 1 || shared) in_class[i] = count;
+  }
+  const std::vector<Problem> others = others_like(one);
+  std::optional<double> least;
+  std::vector<index_t> best = in_class;
+  const auto consider = [&](std::vector<index_t> some) {
+    blocks = std::move(some);
+    double seconds = 0;
+    for (const Problem& other : others) {
+      const Sizes x = other.sizes();
+      const plan::Tiling tiles = tiles_for(x);
+      if (!schedule->allows(x, tiles)) return;
+      const plan::Plan with = plan::make_plan(other, with_tiles(options, schedule->name, tiles));
+      if (!with.row().fits) return;
+      seconds += modelled_time(with, time).total_s;
+    }
+    if (least && *least <= seconds) return;
+    least = seconds;
+    best = blocks;
+  };
+  consider(in_class);
+  for (std::size_t i = 0; i < tiling.size(); ++i)
+    if (in_class[i] != 0) {
+      std::vector<index_t> without = best;
+      without[i] = 0;
+      consider(std::move(without));
+    }
+  blocks = best;
+}
+
+std::shared_ptr<Recipes::Recipe> Recipes::recipe_for(const std::string& key) {
+  const std::lock_guard lock(mutex_);
+  if (const auto found = by_key_.find(key); found != by_key_.end()) {
+    list_.splice(list_.begin(), list_, found->second);
+    return list_.front().second;
+  }
+  list_.emplace_front(key, std::make_shared<Recipe>());
+  by_key_.emplace(list_.front().first, list_.begin());
+  if (list_.size() > most_) {
+    by_key_.erase(list_.back().first);
+    list_.pop_back();
+  }
+  return list_.front().second;
+}
+
+std::size_t Recipes::size() const {
+  const std::lock_guard lock(mutex_);
+  return list_.size();
+}
+
+plan::Plan Recipes::plan(const Problem& problem, const plan::Options& options, const TimeOptions& time) {
+  std::optional<Problem> one;
+  if (are_plain(options)) one = class_of(problem, time.threads);
+  if (!one) return make_fastest_plan(problem, options, time);
+  problem.validate();
+  plan::Options chosen = options;
+  if (chosen.M == 0) chosen.M = fast_memory_of(time.hardware, time.dtype);
+  const std::shared_ptr<Recipe> recipe = recipe_for(key_of(*one, chosen, time));
+  std::call_once(recipe->chosen, [&] { recipe->choose(*one, chosen, time); });
+  Problem alone = problem;
+  alone.forward_given = true;
+  const plan::Schedule& schedule = *recipe->schedule;
+  const Sizes x = alone.sizes();
+  const plan::Tiling tiles = recipe->tiles_for(x);
+  if (schedule.obstacle(alone, x) || !schedule.allows(x, tiles)) return make_fastest_plan(problem, options, time);
+  plan::Plan plan = plan::make_plan(alone, with_tiles(chosen, schedule.name, tiles));
+  plan.problem = problem;
+  plan.options = chosen;
+  if (!plan.row().fits || !plan.may_choose(plan.row())) return make_fastest_plan(problem, options, time);
+  if (problem.forward_first()) {
+    const plan::Maker make = [&](const Problem& p, const plan::Options& o) { return this->plan(p, o, time); };
+    plan.forward = plan::forward_before(problem, chosen, make);
+    plan::compare_rows(plan);
+  }
+  plan.reason = fmt::format(
+      "{}, {} {}, {} thread{}, M = {}: {} ({}) with the tiles that take the least modelled time for n_q = {}, n_k = "
+      "{}, which "
+      "stand for these lengths",
+      time.hardware.cpu, name_of(time.isa.value_or(model::largest_isa(time.hardware))), name_of(time.dtype),
+      time.threads, time.threads == 1 ? "" : "s", plan.options.M.str(), schedule.idea, schedule.name, one->n_q,
+      one->n_k);
+  if (const std::string_view caveat = schedule.caveat(x, tiles); !caveat.empty())
+    plan.reason += fmt::format("; {}", caveat);
+  return plan;
+}
+
+}  // namespace redblue

@@ -1,0 +1,52 @@
+#pragma once
+#include <list>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "redblue/planner/fastest.hpp"
+
+/// Plans of least time for lengths that nobody saw before, in microseconds. Schedule and tiles hardly depend on the
+/// lengths: they are chosen once for a class of lengths, and serve all of it (docs/time-model.md#classes-of-lengths).
+namespace redblue {
+
+/// The problem that stands for the class of this one: the shortest lengths of the class, of packed sequences that of
+/// the longest one, as few heads as keep `threads` busy, and no numbers that do not change the time. It depends on the
+/// problem alone, not on what was asked before. There is none where schedule and tiles depend on more: on patterns, a
+/// dilation, a prefix, an offset or an approximation.
+std::optional<Problem> class_of(const Problem& problem, int threads);
+
+/// Schedules and tiles of classes, of some 500 bytes each; the one that was not used for longest goes first. Any number
+/// of threads may ask at once: those that want one class wait for one of them to choose, others do not wait.
+class Recipes {
+ public:
+  explicit Recipes(std::size_t most = 4096) : most_(most) {}
+
+  /// The plan with the schedule and the tiles of the problem's class, as its only row. Where it has no class, where
+  /// the options ask for more than M, or where the tiles do not fit: make_fastest_plan. Throws what that throws.
+  plan::Plan plan(const Problem& problem, const plan::Options& options, const TimeOptions& time);
+
+  std::size_t size() const;
+
+ private:
+  struct Recipe {
+    std::once_flag chosen;
+    std::shared_ptr<const plan::Schedule> schedule;
+    plan::Tiling tiling;
+    std::vector<index_t> blocks;  ///< into how many each of these tiles cuts any lengths; 0: it keeps its size
+
+    void choose(const Problem& one, const plan::Options& options, const TimeOptions& time);
+    plan::Tiling tiles_for(const Sizes& x) const;
+  };
+  std::shared_ptr<Recipe> recipe_for(const std::string& key);
+
+  std::size_t most_;
+  mutable std::mutex mutex_;
+  std::list<std::pair<std::string, std::shared_ptr<Recipe>>> list_;  ///< the last one used comes first
+  std::unordered_map<std::string_view, decltype(list_)::iterator> by_key_;
+};
+
+}  // namespace redblue
