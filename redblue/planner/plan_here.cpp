@@ -12,18 +12,17 @@ namespace redblue {
 
 namespace {
 
-/// The recipes of this process. A child of fork() begins with none: a thread of the parent may have held their lock.
-class RecipesHere {
- public:
-  static Recipes& get() {
-    static const bool watched = pthread_atfork(nullptr, nullptr, [] { current_ = new Recipes; }) == 0;
-    static_cast<void>(watched);
-    return *current_;
-  }
-
- private:
-  static inline Recipes* current_ = new Recipes;  // never destroyed: threads may plan until the process ends
-};
+/// The recipes of this process, never destroyed, as threads may plan until it ends. A child of fork() begins with none:
+/// a thread of the parent may have held their lock.
+Recipes*& current() {
+  static auto* recipes = new Recipes;
+  return recipes;
+}
+Recipes& recipes_here() {
+  static const int watched = pthread_atfork(nullptr, nullptr, [] { current() = new Recipes; });
+  static_cast<void>(watched);
+  return *current();
+}
 
 struct Asked {
   TimeOptions time;
@@ -47,7 +46,7 @@ struct Asked {
 plan::Plan make_plan_here(const Problem& problem, const plan::Options& options, const RunHere& run) {
   const Asked asked(run);
   return asked.said(asked.given ? make_fastest_plan(problem, options, asked.time)
-                                : RecipesHere::get().plan(problem, options, asked.time));
+                                : recipes_here().plan(problem, options, asked.time));
 }
 
 plan::Plan with_time_here(plan::Plan plan, const RunHere& run) {

@@ -27,12 +27,11 @@ Lengths lengths_like(index_t n) {
   if (n <= kFew) return {n, n};
   const int kept = n < kMany ? 4 : 2;  // leading binary digits
   const auto m = static_cast<std::uint64_t>(std::min(n, kAlike));
-  const int dropped = std::bit_width(m) - kept;
+  const int dropped = static_cast<int>(std::bit_width(m)) - kept;
   const auto first = static_cast<index_t>(m >> dropped << dropped);
   return {first, first + (index_t{1} << dropped) - 1};
 }
 
-void append(std::string& key, std::string_view bytes) { key.append(bytes); }
 template <class T>
 void append(std::string& key, const T& x) {
   if constexpr (requires { x.has_value(); }) {

@@ -8,6 +8,7 @@
 
 #include "redblue/masks/patterns.hpp"
 #include "support/cases.hpp"
+#include "support/generators.hpp"
 #include "support/many_cases.hpp"
 #include "support/paths.hpp"
 
