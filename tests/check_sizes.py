@@ -14,7 +14,7 @@ EXCEPTIONS = {
     "python/redblue/torch.py": 576,
     "redblue/planner/fastest.cpp": 710,
     "redblue/kernels/simd/online_attention.hpp": 717,
-    "redblue/planner/planner.cpp": 526,
+    "redblue/planner/planner.cpp": 539,
     "tests/runtime/backward_test.cpp": 676,
     "tests/c_api/c_api_test.c": 809,
     "tests/cli/operations_test.cpp": 669,

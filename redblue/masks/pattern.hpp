@@ -46,6 +46,8 @@ class RunLists {
   void append(index_t count, std::initializer_list<Range> runs) { append(count, std::span(runs.begin(), runs.size())); }
 
   index_t size() const { return static_cast<index_t>(group_of_.size()); }
+  /// Have all the same runs?
+  bool all_alike() const { return first_.size() == 2; }
   /// The runs of i; none beyond the end.
   std::span<const Range> of(index_t i) const {
     return i < size() ? of_group(group_of_[static_cast<std::size_t>(i)]) : std::span<const Range>();
@@ -135,13 +137,17 @@ class Pattern : public std::enable_shared_from_this<Pattern> {
 
   /// Blocks of at most `a` rows, and of at most b keys, one of them as large as that. They are cut from the last row
   /// on, from the first one on, or where neighbours cease to see alike: so that the blocks meet the fewest of the
-  /// other side. Blocks of rows of intervals are cut from the last row on, those of keys from the first key on.
+  /// other side.
   Blocks row_blocks(index_t a) const { return cut(row_cuts_, a, true).blocks; }
   Blocks key_blocks(index_t b) const { return cut(key_cuts_, b, false).blocks; }
   /// A(a) and B(b) of docs/model.md: the keys that these blocks of rows see, and the rows that see these blocks of
   /// keys, added up. Kept for the next time.
   Words visited_keys(index_t a) const { return cut(row_cuts_, a, true).visits; }
   Words visited_rows(index_t b) const { return cut(key_cuts_, b, false).visits; }
+  /// These sums are those of a pattern that is taken as intervals: rows are cut from the last one on, keys from the
+  /// first.
+  Words keys_visited_by_intervals(index_t a) const { return visits_of_intervals(a, true); }
+  Words rows_visited_by_intervals(index_t b) const { return visits_of_intervals(b, false); }
   /// SUM |I| kappa_I and SUM |J| rho_J over these blocks.
   Words pairs_of_row_blocks(index_t a) const { return pairs_of_blocks(a, true); }
   Words pairs_of_key_blocks(index_t b) const { return pairs_of_blocks(b, false); }
@@ -205,6 +211,7 @@ class Pattern : public std::enable_shared_from_this<Pattern> {
   const Cut& cut(Cuts& known, index_t size, bool rows) const;
   Cut cheapest_cut(index_t size, bool rows) const;
   Words pairs_of_blocks(index_t size, bool rows) const;
+  Words visits_of_intervals(index_t size, bool rows) const;
 
   RunLists rows_;
   RunLists keys_;

@@ -124,11 +124,6 @@ const Pattern::Cut& Pattern::cut(Cuts& known, index_t size, bool rows) const {
 Pattern::Cut Pattern::cheapest_cut(index_t size, bool rows) const {
   const RunLists &cut = rows ? rows_ : keys_, &others = rows ? keys_ : rows_;
   Cut best{{}, {cut.size(), size, rows}, {}};
-  if (is_intervals()) {
-    for (index_t i = 0; i < best.blocks.count(); ++i)
-      best.visits += interval(cut, best.blocks(i), others.size()).size();
-    return best;
-  }
   best.visits = blocks_met(others, best.blocks);
   const auto consider = [&](std::vector<index_t> begins, Blocks blocks) {
     blocks.begins = begins;
@@ -144,6 +139,16 @@ Pattern::Cut Pattern::cheapest_cut(index_t size, bool rows) const {
   if (std::ranges::adjacent_find(begins, std::not_fn(is_whole)) != begins.end())
     consider(std::move(begins), {cut.size(), size});
   return best;
+}
+
+Words Pattern::visits_of_intervals(index_t size, bool rows) const {
+  return found(rows ? "keys of intervals" : "rows of intervals", {size}, [&] {
+    const RunLists &cut = rows ? rows_ : keys_, &others = rows ? keys_ : rows_;
+    const Blocks blocks{cut.size(), size, rows};
+    Words visits;
+    for (index_t i = 0; i < blocks.count(); ++i) visits += interval(cut, blocks(i), others.size()).size();
+    return Found{visits};
+  })[0];
 }
 
 Words Pattern::pairs_of_blocks(index_t size, bool rows) const {

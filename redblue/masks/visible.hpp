@@ -120,7 +120,8 @@ struct Pairs {
 
   /// A(a) of docs/model.md: the keys that the blocks of `a` rows see, summed over the blocks.
   Words visited_keys(index_t a) const {
-    if (mask.is_listed()) return mask.list()->visited_keys(a);
+    if (mask.pattern != nullptr) return mask.pattern->visited_keys(a);
+    if (mask.intervals != nullptr) return mask.intervals->keys_visited_by_intervals(a);
     const index_t T = ceil_div(n_q, a), end = n_q - (T - 1) * a;  // of the first block
     if (T == 0) return 0;
     const index_t least = std::clamp<index_t>(mask.prefix, 0, n_k);
@@ -164,7 +165,8 @@ struct Pairs {
   }
   /// B(b): the rows that see a key of a block of b keys, summed over the blocks.
   Words visited_rows(index_t b) const {
-    if (mask.is_listed()) return mask.list()->visited_rows(b);
+    if (mask.pattern != nullptr) return mask.pattern->visited_rows(b);
+    if (mask.intervals != nullptr) return mask.intervals->rows_visited_by_intervals(b);
     const index_t T = ceil_div(n_k, b), positions = n_q / mask.group;
     if (T == 0) return 0;
     const index_t all = std::min(T, ceil_div(std::min(mask.prefix, n_k), b));  // these blocks begin before the prefix

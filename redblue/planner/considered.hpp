@@ -1,5 +1,6 @@
 #pragma once
 #include <algorithm>
+#include <cstdint>
 
 #include "redblue/problem/sequences.hpp"
 #include "redblue/schedules/parts/traits.hpp"
@@ -16,16 +17,24 @@ inline bool has_left_edge(const Sizes& x) {
 /// Has a batch several sequences?
 inline bool is_packed(const Sizes& x) { return std::ssize(sequences_of(x)) > batches_of(x); }
 
-/// Is it worth while to go over lists of pairs? Without a pattern that saves words only in a fast memory M of a few
-/// d^2, and fewer the more queries there are (docs/schedules.md), while lists take ever longer.
-inline bool may_list_pairs(const Sizes& x, Words M) {
-  constexpr index_t kMostPairs = 1 << 18, kSquares = 4;
-  return has_pattern(x) || (Words(x.n_q) * x.n_k <= kMostPairs && M <= kSquares * x.tile(SlowArray::K, x.d, x.d_v));
+/// How far a planner goes for lists of pairs without a pattern.
+enum class PairLists : std::uint8_t { none, short_ones, long_ones };
+
+/// Does it list pairs? Without a pattern that pays in a fast memory M of some d^2 (docs/schedules.md), but lists take
+/// time for each row and key, unless all rows see all keys. Long ones are for problems that nothing else fits.
+inline bool may_list_pairs(const Sizes& x, Words M, PairLists lists) {
+  if (has_pattern(x)) return true;
+  if (lists == PairLists::none) return false;
+  constexpr index_t kAlike = 1 << 17, kShort = 2048, kLong = 8192, kSquares = 64;
+  Words length;
+  for (const Sizes& part : sequences_of(x)) length += part.n_q + part.n_k;
+  const bool alike = x.mask.full() && x.sequences == nullptr, all = lists == PairLists::long_ones;
+  return length <= (alike ? kAlike : all ? kLong : kShort) && (all || M <= kSquares * x.tile(SlowArray::K, x.d, x.d_v));
 }
 
 /// Is a schedule with these traits for such a problem? Others compute something else, or never pay.
-inline bool is_for(const schedule::Traits& t, const Sizes& x, Words M) {
-  return (!t.windows || has_left_edge(x)) && (!t.lists_pairs || may_list_pairs(x, M)) &&
+inline bool is_for(const schedule::Traits& t, const Sizes& x, Words M, PairLists lists) {
+  return (!t.windows || has_left_edge(x)) && (!t.lists_pairs || may_list_pairs(x, M, lists)) &&
          (!t.only_score || x.score == *t.only_score) && x.method_kind() == t.method && x.by_rows() == t.by_rows;
 }
 

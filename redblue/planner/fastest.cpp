@@ -588,6 +588,10 @@ plan::Plan fastest_in_order(const Problem& problem, const plan::Options& given, 
   for (const int share : {1, 2, 4}) try_all(candidates(problem, uncapped, modeller.rates(), share));
   try_all(blocks(problem, uncapped, modeller.rates(), time.threads));
   keep_the_cap(plan, considered);
+  if (options.cap && std::ranges::none_of(considered, [&](const plan::Row& r) { return plan.may_choose(r); })) {
+    plan::Row row = plan::make_plan(alone, options).row();  // lists of pairs may keep it
+    consider(row);
+  }
   const auto by_time = [](const plan::Row& a, const plan::Row& b) {
     return std::make_tuple(a.time->total_s, a.io.total()) < std::make_tuple(b.time->total_s, b.io.total());
   };

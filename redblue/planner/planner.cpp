@@ -148,10 +148,10 @@ void leave_out_special(Plan& plan, const Sizes& x, std::vector<Row>::iterator& c
 
 /// Adds the schedule to the rows of the plan, or to what is refused.
 void consider(Plan& plan, const std::shared_ptr<const Schedule>& schedule, const Sizes& x,
-              const schedule::Limits& limits) {
+              const schedule::Limits& limits, PairLists lists) {
   const Options& o = plan.options;
   const Schedule& s = *schedule;
-  if (o.schedule.empty() ? !is_for(s.traits, x, limits.M - limits.reserve) : !s.is_called(o.schedule)) return;
+  if (o.schedule.empty() ? !is_for(s.traits, x, limits.M - limits.reserve, lists) : !s.is_called(o.schedule)) return;
   if (const auto why = obstacle(s, plan, x)) {
     plan.refused.push_back({s.name, *why, std::nullopt});
     return;
@@ -280,14 +280,14 @@ bound::AttentionProblem bound_problem(const Problem& problem, const Options& opt
 namespace {
 
 /// A plan with nothing but its rows, cheapest first, and what is refused.
-Plan plan_of_rows(const Problem& problem, const Options& options, const Sizes& x) {
+Plan plan_of_rows(const Problem& problem, const Options& options, const Sizes& x, PairLists lists) {
   validate(options, problem.op);
   require_schedule(options, problem.op);
   Plan plan;
   plan.problem = problem;
   plan.options = options;
   const schedule::Limits limits = limits_of(options, problem.op);
-  for (const auto& schedule : options.registry->of(problem.op)) consider(plan, schedule, x, limits);
+  for (const auto& schedule : options.registry->of(problem.op)) consider(plan, schedule, x, limits, lists);
   std::stable_sort(plan.rows.begin(), plan.rows.end(), [](const Row& a, const Row& b) {
     return std::make_tuple(a.cost, a.io.total_writes(), a.workspace, a.flops) <
            std::make_tuple(b.cost, b.io.total_writes(), b.workspace, b.flops);
@@ -295,8 +295,19 @@ Plan plan_of_rows(const Problem& problem, const Options& options, const Sizes& x
   return plan;
 }
 
-std::vector<Row>::iterator first_choice(Plan& plan) {
-  return std::ranges::find_if(plan.rows, [&](const Row& r) { return plan.may_choose(r); });
+/// The cheapest row that may be chosen. Without a pattern lists of pairs must save 2 %: their kernels are portable
+/// code.
+std::vector<Row>::iterator first_choice(Plan& plan, const Sizes& x) {
+  constexpr double kWorth = 0.98;
+  const auto first = [&](bool lists) {
+    return std::ranges::find_if(
+        plan.rows, [&](const Row& r) { return plan.may_choose(r) && (lists || !r.algorithm->traits.lists_pairs); });
+  };
+  const auto any = first(true);
+  if (!plan.options.schedule.empty() || has_pattern(x)) return any;
+  const auto other = first(false);
+  const bool saves = other == plan.rows.end() || any->cost.to_double() <= kWorth * other->cost.to_double();
+  return saves ? any : other;
 }
 
 /// With queries and keys in the order of the problem.
@@ -305,11 +316,12 @@ Plan plan_in_order(const Problem& problem, const Options& options) {
   const bound::AttentionProblem in_bounds = bound_problem(problem, options);
   std::vector<bound::Bound> bounds = bound::bounds_of(problem.op, in_bounds);  // first: it soon finds sizes too large
   const Sizes x = sizes_of(problem, options);
-  Plan plan = plan_of_rows(problem, options, x);
+  Plan plan = plan_of_rows(problem, options, x, PairLists::short_ones);
+  if (first_choice(plan, x) == plan.rows.end()) plan = plan_of_rows(problem, options, x, PairLists::long_ones);
+  auto chosen = first_choice(plan, x);
   plan.options.M = in_bounds.M;
   plan.bounds = std::move(bounds);
   plan.bound = bound::best(plan.bounds);
-  auto chosen = first_choice(plan);
   if (chosen == plan.rows.end()) {
     say_what_is_needed(plan);
     throw_nothing_fits(plan);
@@ -431,8 +443,8 @@ Plan make_plan(const Problem& problem, const Options& options) {
 }
 
 std::vector<Row> rows_that_fit(const Problem& problem, const Options& options, const Sizes& x) {
-  Plan plan = plan_of_rows(problem, options, x);
-  auto chosen = first_choice(plan);
+  Plan plan = plan_of_rows(problem, options, x, PairLists::none);
+  auto chosen = first_choice(plan, x);
   if (chosen == plan.rows.end()) return {};
   leave_out_special(plan, x, chosen);
   std::erase_if(plan.rows, [](const Row& r) { return !r.fits; });
@@ -447,7 +459,8 @@ void throw_nothing_fits(const Plan& plan) {
   };
   for (const Refusal& r : plan.refused) {
     list += fmt::format("{} {}: {}", list.empty() ? "" : ";", r.schedule, r.why);
-    lower(least, r.smallest_M);
+    const schedule::Traits& traits = plan.options.registry->find(plan.problem.op, r.schedule)->traits;
+    if (plan.may_choose(traits)) lower(least, r.smallest_M);
     lower(least_cap, r.smallest_cap);
   }
   const std::string_view before =

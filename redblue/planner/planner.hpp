@@ -113,8 +113,10 @@ struct Plan {
   const Row& row() const { return rows[chosen]; }
   /// Only what was asked for by name may be unstable, or too large for M, or ignore the O and lse that are given.
   bool may_choose(const Row& r) const {
-    const schedule::Traits& traits = r.algorithm->traits;
-    return (traits.stable && r.fits && (!traits.own_softmax || problem.forward_first())) || !options.schedule.empty();
+    return (r.fits && may_choose(r.algorithm->traits)) || !options.schedule.empty();
+  }
+  bool may_choose(const schedule::Traits& traits) const {
+    return (traits.stable && (!traits.own_softmax || problem.forward_first())) || !options.schedule.empty();
   }
   /// Every head, or group of heads, that the row is for.
   Instances instances() const { return {problem.sizes(), problem.scale_or_default(), problem.instances()}; }

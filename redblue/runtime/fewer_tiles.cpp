@@ -38,7 +38,8 @@ bool is_alike(const plan::Schedule& schedule, const Sizes& smaller, const Sizes&
 }  // namespace
 
 Sizes fewer_tiles(const plan::Schedule& schedule, const Sizes& whole, const plan::Tiling& tiling) {
-  if (whole.mask.pattern != nullptr || whole.sequences != nullptr || schedule.traits.lists_pairs)
+  const bool lists_part = schedule.traits.lists_pairs && !whole.mask.full();
+  if (whole.mask.pattern != nullptr || whole.sequences != nullptr || lists_part)
     return whole;  // no part need be like another
   index_t keys = period(schedule, whole, tiling, &Sizes::n_k);
   for (const schedule::TileSize& k : tiling)

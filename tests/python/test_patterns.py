@@ -16,7 +16,7 @@ from safetensors.numpy import load_file, save_file
 
 from dense import Attention, at
 from program import SEED, answer, needs_program, redblue, refused, solved
-from reference.cuts import cuts, key_blocks, row_blocks
+from reference.cuts import cuts, key_blocks, row_blocks, row_blocks_of_intervals
 
 pytestmark = needs_program
 
@@ -209,11 +209,11 @@ def flash(t, E, d, v, Br, Bc, w=None):
     t.write(lse=len(E))
 
 
-def flash_pinned(t, E, d, v, Br, rho, Bc):
+def flash_pinned(t, E, d, v, Br, rho, Bc, cut=row_blocks):
     rho = min(rho, E.shape[1])
     pinned = met(E[:, :rho], 0)
     t.read(K=pinned * d, V=pinned * v)
-    for I in row_blocks(E, Br):
+    for I in cut(E, Br):
         n, U = len(I), met(I[:, rho:], 0)
         t.read(Q=n * d, K=U * d, V=U * v)
         t.write(O=n * v)
@@ -237,7 +237,7 @@ def flash_pinned_of_intervals(t, E, d, v, Br, rho, Bc):
     """Where some row does not see the first key, the last rho keys of a block stay for the next one."""
     begin, end = intervals(E)
     if not begin.any():
-        return flash_pinned(t, E, d, v, Br, rho, Bc)
+        return flash_pinned(t, E, d, v, Br, rho, Bc, row_blocks_of_intervals)
     rows = [(max(0, last - Br), last) for last in range(len(E), 0, -Br)][::-1]
     blocks = [(begin[first], end[last - 1]) for first, last in rows]
     rho = min(rho, max(e - b for b, e in blocks))
@@ -249,7 +249,7 @@ def flash_pinned_of_intervals(t, E, d, v, Br, rho, Bc):
     t.write(O=len(E) * v, lse=len(E))
     streams = max([0, *shared, *whole]) > rho
     t.hold(rho * (d + v) + min(Br, len(E)) * (d + v + 2 + min(Bc, E.shape[1])) + streams)
-    for I in row_blocks(E, Br):
+    for I in row_blocks_of_intervals(E, Br):
         listing(t, I)
 
 

@@ -154,6 +154,9 @@ struct FlashPinnedForward : Defaults {
   }
   static Words macs(const Sizes& x, Tiling t) { return FlashForward::macs(x, {t.Br, t.Bc}); }
   static IndexWords index(const Sizes& x, Tiling t) { return FlashForward::index(x, {t.Br, t.Bc}); }
+  static IndexWords index_of_intervals(const Sizes& x, Tiling t) {
+    return row_pass_index(x, Blocks{x.n_q, t.Br, true}, x.pattern->keys_visited_by_intervals(t.Br)).words();
+  }
 
   template <Machine M>
   static void run(M& m, const ForwardOperands& x, Tiling t) {

@@ -41,6 +41,7 @@ class PairBlocks {
     index_t best = 0;
     if (dense > 0) best = rows() ? best_query_block(x_, dense, step()) : best_key_block(x_, dense, step());
     Words fewest = best > 0 ? visits(best) : Words(0);
+    if (x_.pattern->rows().all_alike()) return best;  // each key has all rows of a block
     index_t tries = detail::pattern_tries(*x_.pattern);
     for (index_t size = largest(); size > dense && tries > 0; size = (size - 1) / step() * step(), --tries) {
       if (!fits(pair_blocks_footprint(x_, side_, size, words_))) continue;

@@ -111,10 +111,19 @@ struct PairCost {
     return words(a, a) <= limits.M || pair_blocks_footprint(x, BlocksOf::rows, a, words) <= limits.M;
   }
   Sums walked(const Sizes& x, PairTiling t) const {
-    Sums s;
+    Sums s, before;  // with the block before the last one
     const Blocks blocks = x.pairs().row_blocks(std::min(t.a, x.n_q));
+    const bool alike = x.pattern->rows().all_alike();
     for (index_t i = 0; i < blocks.count(); ++i) {
       const Range I = blocks(i);
+      if (alike && i > 0 && I.size() == blocks(i - 1).size()) {
+        const Words rows = s.rows - before.rows, keys = s.keys - before.keys;
+        before = s;
+        s.rows += rows;
+        s.keys += keys;
+        continue;
+      }
+      before = s;
       const Words rows = stats * x.tile(SlowArray::lse, I.size(), 1);
       s.footprint = std::max(s.footprint, rows);
       for_like_pair_tiles(*x.pattern, I, t.room, [&](const PairTile& tile, index_t count) {

@@ -27,6 +27,9 @@ struct PassIndex {
   }
 };
 /// T blocks of `a` rows: T + 2 A(a) + nnz words read, and g resident, the most pairs of one key in a block.
+inline PassIndex row_pass_index(const Sizes& x, const Blocks& blocks, Words visits) {
+  return {blocks.count() + 2 * visits + x.nnz(), most_in_block(x.pattern->keys(), blocks)};
+}
 inline PassIndex row_pass_index(const Sizes& x, index_t a) {
   return {x.pairs().row_blocks(a).count() + 2 * x.pairs().visited_keys(a) + x.nnz(),
           most_pairs(x, BlocksOf::rows, std::min(a, x.n_q))};

@@ -197,7 +197,11 @@ struct Masked : S {
             macs_of_cores(cores(x), [&](const Sizes& core) { return of_core(core).macs; })};
   }
   static IndexWords index(const Sizes& x, const Tiling& t) {
-    return index_of_cores(x, hides(t), [&](const Sizes& part) { return S::index(part, t.all); });
+    return index_of_cores(x, hides(t), [&](const Sizes& part) {
+      if constexpr (requires { S::index_of_intervals(part, t.all); })
+        if (!has_pattern(taken(x, t))) return S::index_of_intervals(part, t.all);
+      return S::index(part, t.all);
+    });
   }
 
   template <Machine M>

@@ -3,21 +3,11 @@
 import numpy as np
 
 
-def are_uneven_intervals(E):
-    """Does each row see one run of keys, whose ends never go back, and share a key with the next row?"""
-    runs = [np.flatnonzero(row) for row in E]
-    if not all(len(run) > 0 and run[-1] - run[0] + 1 == len(run) for run in runs):
-        return False
-    return runs[0][0] == 0 and all(a[0] <= b[0] <= a[-1] <= b[-1] for a, b in zip(runs, runs[1:]))
-
-
 def cuts(E, size, ragged_first):
     """Where blocks of at most `size` rows begin, and the end: from either end, or where a row and the next one differ in more
-    than two keys, whichever meets the fewest keys. Where they tie, and of intervals, the ragged block comes first or last."""
+    than two keys, whichever meets the fewest keys. Where they tie, the ragged block comes first or last."""
     n = len(E)
     last, first = [*range(0, n, size), n], [0, *range(n % size or size, n, size), n]
-    if are_uneven_intervals(E):
-        return first if ragged_first else last
     ends, group = [0], 0
     for row in range(1, n + 1):
         if row < n and (E[row] != E[row - 1]).sum() <= 2:
@@ -33,6 +23,11 @@ def cuts(E, size, ragged_first):
         ways.append(ends)
     met = [sum(E[a:b].any(0).sum() for a, b in zip(way, way[1:])) for way in ways]
     return ways[int(np.argmin(met))]
+
+
+def row_blocks_of_intervals(E, a):
+    """From the last row."""
+    return [E[max(0, end - a) : end] for end in range(len(E), 0, -a)]
 
 
 def row_blocks(E, a):
