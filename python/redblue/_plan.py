@@ -50,8 +50,8 @@ class Plan:
     A plan does not change: no attribute can be set, and its lists and dicts are copies.
     """
 
-    def __init__(self, core: Any, decision: str = ""):
-        self._core = core = _core.with_table(core)
+    def __init__(self, core: Any, decision: str = "", seed: Optional[int] = None):
+        self._core = core = _core.with_table(core, seed)
         self._facts = core.describe()
         self._facts["decision"] = decision or None
 
@@ -211,6 +211,7 @@ def _problem(
     problem.lse_required, problem.forward_given = flag("return_lse", return_lse), flag("forward_given", forward_given)
     problem.bias_gradient, problem.sinks_gradient = flag("bias_gradient", bias_gradient), flag("sinks_gradient", sinks_gradient)
     if flag("accumulate", accumulate):
+    problem.seed = int(seed or 0)
         set_part(problem, s, True)
     compute = s.compute or ("f64" if dtype == "f64" else "f32")
     wanted = wanted_of(s, dtype, compute)
@@ -352,7 +353,7 @@ def explain(
             raise InvalidProblem('return_lse is for op = "forward": a backward pass reads lse')
         r, found = gradients_request(q, k, v, bias_gradient, sinks_gradient, options, counted=False)
         call = call_for("backward", r.family, r.q, r.k, r.v, r.settings, (True, bias_gradient, sinks_gradient))
-        return Plan(chosen(r, call, ())[0], _masks.explained(r, found))
+        return Plan(chosen(r, call, ())[0], _masks.explained(r, found), r.seed)
     if bias_gradient or sinks_gradient:
         raise InvalidProblem('bias_gradient and sinks_gradient are for op = "backward"')
     r = request(q, k, v, **options)
@@ -363,7 +364,7 @@ def explain(
     core, why = chosen(r, call, arrays)
     if core is not call.plan:
         why = _of_written(why, core.certificate(arrays, call.tokens_first))
-    return Plan(core, why or _masks.explained(r, found))
+    return Plan(core, why or _masks.explained(r, found), r.seed)
 
 
 def _of_written(why: str, proved: dict) -> str:

@@ -95,12 +95,20 @@ RunHere here(const Wanted& w) { return {w.compute, w.tensors, w.threads, {}}; }
 
 }  // namespace
 
-std::shared_ptr<NamedPlan> with_table(const std::shared_ptr<NamedPlan>& p) {
+std::shared_ptr<NamedPlan> with_table(const std::shared_ptr<NamedPlan>& p, std::optional<index_t> seed) {
   const Wanted& w = p->wanted;
-  if (w.M || w.memory || p->plan.row().time) return p;
+  const bool has_table = w.M || w.memory || p->plan.row().time;
+  if (has_table && seed.value_or(p->plan.problem.seed) == p->plan.problem.seed) return p;
   auto all = std::make_shared<NamedPlan>();
   all->wanted = w;
-  all->plan = make_table_here(p->plan.problem, options_of(w, p->plan.problem), here(w));
+  Problem problem = p->plan.problem;
+  problem.seed = seed.value_or(problem.seed);
+  if (has_table) {
+    all->plan = p->plan;
+    all->plan.problem = problem;
+  } else {
+    all->plan = make_table_here(problem, options_of(w, problem), here(w));
+  }
   return all;
 }
 
@@ -171,8 +179,8 @@ void add_plan(nb::module_& m) {
            "The plan that answers the tolerance, or None where this one, of exact attention, does; and why.")
       .def_prop_ro("writes_lse", [](const NamedPlan& p) { return p.plan.io().writes[index_of(SlowArray::lse)] > 0; });
   m.def("make_plan", &plan_for, "problem"_a, "wanted"_a, nb::call_guard<nb::gil_scoped_release>(), "A plan.");
-  m.def("with_table", &with_table, "plan"_a, nb::call_guard<nb::gil_scoped_release>(),
-        "The plan with modelled times, and with rows of other schedules.");
+  m.def("with_table", &with_table, "plan"_a, "seed"_a.none(), nb::call_guard<nb::gil_scoped_release>(),
+        "The plan with modelled times and with rows of other schedules, for dropout of this seed, or of its own.");
   m.def(
       "plan_within", &plan_within, "problem"_a, "wanted"_a, "tolerance"_a, "range"_a,
       "The plan that answers the tolerance for scores up to `range`, of a polynomial or of exact attention; and why.");

@@ -33,7 +33,7 @@ struct NamedPlan {
 
 std::shared_ptr<NamedPlan> plan_for(const Problem& problem, const Wanted& wanted);
 /// The same plan with modelled times and the rows of other schedules, which a plan of least time for a run lacks.
-std::shared_ptr<NamedPlan> with_table(const std::shared_ptr<NamedPlan>& plan);
+std::shared_ptr<NamedPlan> with_table(const std::shared_ptr<NamedPlan>& plan, std::optional<index_t> seed);
 /// The plan; one of least time with its modelled time.
 plan::Plan with_time(const NamedPlan& plan);
 

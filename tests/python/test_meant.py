@@ -78,6 +78,30 @@ def test_layouts_of_fewer_dimensions():
     np.testing.assert_array_equal(redblue.attention(q, q, q, layout="nhd"), o)
     np.testing.assert_array_equal(redblue.attention(q, q, q, layout="bshd"), o)
     heads_first = redblue.attention(*(q.swapaxes(0, 1),) * 3, layout="hnd")
+@needs_program
+@pytest.mark.parametrize(
+    "n_q, alignment, options, says",
+    [
+        (64, 3, {"causal": True}, "causal, offset 3"),
+        (64, -20, {"causal": True}, "causal, offset -20"),
+        (32, "top-left", {"causal": True}, "causal, offset 0"),
+        (32, "bottom-right", {"causal": True}, "causal"),
+        (32, 32, {"causal": True}, "causal"),
+        (64, "top-left", {"window": (8, 0)}, "window 8,0"),
+        (64, 5, {"alibi": True}, "offset 5, ALiBi"),
+        (64, 0, {"causal": True, "cu_seqlens_q": [0, 32, 64]}, "causal, offset 0, 2 packed sequences"),
+    ],
+)
+def test_a_plan_says_an_offset_that_is_not_the_default(n_q, alignment, options, says):
+    sizes = {"n_q": n_q, "n_k": 64, "d": 8, "M": 200}
+    assert redblue.plan(**sizes, alignment=alignment, **options).mask == says
+    flags = {"causal": ["--causal"], "window": ["--window", "8,0"], "alibi": ["--alibi"], "cu_seqlens_q": ["--seqlens", "32,32"]}
+    words = [word for name in options for word in flags[name]]
+    for command in ("plan", "explain"):
+        said = program.did(command, "--nq", n_q, "--nk", 64, "--d", 8, "--M", 200, "--causal-offset", alignment, *words)
+        assert f", {says};" in said or f", {says}\n" in said, said
+
+
     np.testing.assert_allclose(heads_first.swapaxes(0, 1), o, atol=1e-6)
     with pytest.raises(redblue.InvalidProblem, match="q has 3 dimensions: give q, k and v the same number, 2 "):
         redblue.attention(q, q, q, layout="sd")
@@ -174,3 +198,9 @@ def test_a_plan_says_its_mask():
     windowed = redblue.plan(n=64, d=8, memory="2KiB", window=(8, 0), dtype="bf16")
     assert windowed.mask == "window 8,0" and f" of {2048:,} bytes" in repr(windowed)
     assert f"formula and footprint {windowed.io} {windowed.bytes} {windowed.footprint_bytes}" in " ".join(windowed.loop_nest.split())
+    dropped = redblue.plan(n=64, d=8, M=200, dropout=0.25, seed=7)
+    assert dropped.mask == "dropout 0.25 seed 7" and "; dropout 0.25 seed 7" in repr(dropped) and ", dropout 0.25 seed 7" in dropped.loop_nest
+    for fast in ({"M": 200}, {}):
+        for seed in (7, 8):  # the plan is kept for both
+            assert redblue.explain(Q, Q, Q, dropout=0.25, seed=seed, **fast).mask == f"dropout 0.25 seed {seed}"
+            assert redblue.explain(Q, Q, Q, op="backward", dropout=0.25, seed=seed, **fast).mask == f"dropout 0.25 seed {seed}"
