@@ -184,7 +184,8 @@ std::unique_ptr<Archive> FileOptions::opened() const {
 void FileOptions::add_modifiers_to(Problem& kind, const Archive* archive) const {
   const auto is_there = [&](SlowArray a) {
     const std::string name = tensor_name(a);
-    return npy.at(name).has_value() || name_of(name) != name || (archive != nullptr && archive->contains(name));
+    return std::ranges::find(facts_of(kind.op).reads, a) != facts_of(kind.op).reads.end() &&
+           (npy.at(name).has_value() || name_of(name) != name || is_taken_from(archive, name));
   };
   if (is_there(SlowArray::bias)) kind.bias.emplace();
   if (is_there(SlowArray::slopes)) kind.alibi = true;
@@ -310,11 +311,11 @@ LoadedInputs::LoadedInputs(const FileOptions& files, const Problem& kind, const 
   std::unique_ptr<Archive> own;
   if (archive == nullptr && files.input) archive = (own = open_archive(*files.input)).get();
   const auto is_there = [&](const std::string& name) {
-    return files.npy.at(name).has_value() || (archive != nullptr && archive->contains(files.name_of(name)));
+    return files.npy.at(name).has_value() || files.is_taken_from(archive, name);
   };
   const auto read = [&](const std::string& name) {
     const std::optional<std::string>& npy = files.npy.at(name);
-    if (npy && archive != nullptr && archive->contains(files.name_of(name)))
+    if (npy && files.is_taken_from(archive, name))
       throw InvalidProblem(fmt::format("--{} {}: {} has a tensor {}, too: leave one of them out", name, *npy,
                                        *files.input, files.name_of(name)));
     if (npy) return file::read_npy(*npy);

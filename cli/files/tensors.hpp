@@ -30,6 +30,10 @@ struct FileOptions {
   /// sources), outputs apart from inputs.
   void validate(const Problem& kind) const;
   std::string name_of(const std::string& tensor) const;
+  /// Does --ignore name this tensor of `input`?
+  bool ignores(const std::string& name) const;
+  /// Does the archive, or null, hold this tensor, and does --ignore not name it?
+  bool is_taken_from(const Archive* archive, const std::string& tensor) const;
   /// `input`, open; null without one, or where it cannot be read: `validate` and LoadedInputs say what is wrong with
   /// it.
   std::unique_ptr<Archive> opened() const;

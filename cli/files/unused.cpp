@@ -39,6 +39,7 @@ constexpr std::array kMeanings{
     Meaning{"alibi", "holds slopes", "--name", "slopes"},
     Meaning{"slope", "holds slopes", "--name", "slopes"},
     Meaning{"sink", "holds sinks", "--name", "sinks"},
+    Meaning{"saux", "holds sinks", "--name", "sinks"},
     Meaning{"softcap", "is a cap of the scores", "--softcap", "NUMBER"},
     Meaning{"logitcap", "is a cap of the scores", "--softcap", "NUMBER"},
     Meaning{"scale", "is a factor of the scores", "--scale", "NUMBER"},
@@ -63,8 +64,8 @@ bool is_of_compare(std::string_view option) {
 std::string remedy(const Meaning& m, const Archive::Entry& e, const Problem& kind, bool run) {
   const std::string name = readable(e.name), who = run || is_of_compare(m.option) ? "" : "redblue run with ";
   if (m.option != "--name") return fmt::format("{}{}{}{}", who, m.option, m.value.empty() ? "" : " ", m.value);
-  const bool modified = !is_projected(kind.op) && kind.op != Operation::merge;
-  if (run && !modified) return fmt::format("an operation that takes one: --op {} does not", name_of(kind.op));
+  if (run && std::ranges::none_of(facts_of(kind.op).reads, [&](SlowArray a) { return tensor_name(a) == m.value; }))
+    return fmt::format("an operation that takes one: --op {} does not", name_of(kind.op));
   const std::string sign = m.value != "bias"          ? ""
                            : e.type == DType::boolean ? " (bool: true keeps)"
                            : m.part == "mask"         ? " (added to the scores: 0 keeps, -inf hides)"
@@ -101,6 +102,14 @@ void add_unused(const Command& command, FileOptions& files) {
       .type_name("NAME");
 }
 
+bool FileOptions::ignores(const std::string& name) const { return std::ranges::find(ignored, name) != ignored.end(); }
+
+bool FileOptions::is_taken_from(const Archive* archive, const std::string& tensor) const {
+  const std::string name = name_of(tensor);
+  const bool named = name != tensor;  // by --name, beside which --ignore is refused
+  return archive != nullptr && archive->contains(name) && (named || !ignores(name));
+}
+
 std::vector<std::string> other_names(const Archive& archive, const FileOptions& files,
                                      const std::vector<std::string>& tensors) {
   std::vector<std::string> found;
@@ -132,15 +141,12 @@ std::vector<std::string> unused_names(const FileOptions& files, const Archive& a
                                       const std::set<std::string>& given, bool run) {
   const std::string& path = files.input.value();
   std::vector<std::string> names;
-  const auto is_ignored = [&](const std::string& name) {
-    return std::ranges::find(files.ignored, name) != files.ignored.end();
-  };
   const auto is_given = [&](const Meaning& m) {
     return given.contains(std::string(m.option == "--name" ? "--" + std::string(m.value) : m.option)) ||
            (m.part == "mask" && given.contains("--mask"));
   };
   for (const Archive::Entry& e : archive.entries()) {
-    if (used.contains(e.name) || is_ignored(e.name)) continue;
+    if (used.contains(e.name) || files.ignores(e.name)) continue;
     names.push_back(readable(e.name));
     const auto meaning = meaning_of(e.name);
     const auto beside = [&](const std::string& name) { return folder_of(name) == folder_of(e.name); };

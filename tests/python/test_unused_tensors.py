@@ -57,6 +57,7 @@ def test_a_mask_in_the_file_is_not_passed_over(tmp_path, name, mask):
         ("window_size", np.array([2, 0]), ["--window", "2,0"]),
         ("alibi", np.ones(2, np.float32), ["--name", "slopes=alibi"]),
         ("s_aux_sink", np.ones(2, np.float32), ["--name", "sinks=s_aux_sink"]),
+        ("s_aux", np.ones(2, np.float32), ["--name", "sinks=s_aux"]),
     ],
 )
 def test_what_else_changes_the_result_names_its_option(tmp_path, name, array, option):
@@ -65,6 +66,43 @@ def test_what_else_changes_the_result_names_its_option(tmp_path, name, array, op
     assert f"x.npz holds {name} " in said and f"give {' '.join(option[:1 if option[0] != '--name' else 2])}" in said
     done = did(tmp_path, *RUN, *files, *option)
     assert done.stderr == ("" if option[0] == "--name" else f"redblue: x.npz also holds {name}, which is not used (--strict refuses that)\n")
+
+
+MODIFIERS = {"bias": RANDOM.standard_normal((12, 12)), "slopes": np.array([0.5, 0.25]), "sinks": np.array([1.0, 2.0])}
+
+
+@pytest.mark.parametrize("op", ["forward", "backward", "scores", "weights"])
+def test_what_is_ignored_is_left_out_of_every_operation(tmp_path, op):
+    others = {"o": X["q"], "lse": X["q"][..., 0], "do": X["v"]}
+    run = (*RUN, "--op", op, "--input", "x.npz", "--output", "y.npz", "--json")
+
+    def outputs(kept, *options):
+        np.savez(tmp_path / "x.npz", **X, **others, **kept)
+        report = json.loads(did(tmp_path, *run, *options).stdout)
+        return report, dict(np.load(tmp_path / "y.npz"))
+
+    taken = [name for name in MODIFIERS if op in ("forward", "backward") or name != "sinks"]
+    for ignored in MODIFIERS:
+        kept = {name: MODIFIERS[name] for name in taken if name != ignored}
+        wanted, y = outputs(kept)
+        left_out = [word for name in MODIFIERS if name not in kept for word in ("--ignore", name)]
+        found, z = outputs(MODIFIERS, *left_out)
+        assert found["problem"] == wanted["problem"]
+        for name in y:
+            np.testing.assert_array_equal(y[name], z[name])
+
+
+def test_scores_do_not_take_sinks(tmp_path):
+    files = saved(tmp_path, "x.npz", **MODIFIERS)
+    said = refused(tmp_path, *RUN, "--op", "scores", *files)
+    assert "give an operation that takes one: --op scores does not, or leave it out with --ignore sinks" in said
+    done = did(tmp_path, *RUN, "--op", "scores", *files, "--ignore", "sinks").stdout
+    assert "with bias [1, 1, 12, 12], ALiBi\n" in done
+    done = did(tmp_path, *RUN, *files, "--ignore", "slopes", "--ignore", "sinks", "--ignore", "bias", "--alibi").stdout
+    assert "with ALiBi\n" in done  # with the slopes of its authors
+    np.save(tmp_path / "sinks.npy", MODIFIERS["sinks"])
+    assert "too: leave one of them out" in refused(tmp_path, *RUN, *files, "--sinks", "sinks.npy")
+    assert "sinks" in did(tmp_path, *RUN, *files, "--sinks", "sinks.npy", "--ignore", "sinks").stdout
 
 
 def test_other_tensors_are_named_or_refused(tmp_path):
