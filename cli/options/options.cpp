@@ -14,6 +14,7 @@
 #include "redblue/language/bytes.hpp"
 #include "redblue/language/word_type.hpp"
 #include "redblue/planner/fastest.hpp"
+#include "redblue/problem/called_elsewhere.hpp"
 #include "report/standard_output.hpp"
 
 namespace redblue::cli {
@@ -43,7 +44,8 @@ void OperationOptions::add_to(const Command& command, std::size_t operations) {
 
 void OperationOptions::apply_to(Problem& p) const {
   const auto parsed = [](const char* option, const std::string& given, const auto& value, const auto& names) {
-    if (!value) throw Unsupported(fmt::format("{} {}: choose from {}", option, given, fmt::join(names, ", ")));
+    if (!value)
+      throw Unsupported(fmt::format("{} {}: {}", option, given, value_choice(given, {names.begin(), names.end()})));
     return *value;
   };
   p.op = parsed("--op", op, operation_from_name(op), kOperationNames);
@@ -215,7 +217,7 @@ std::array<index_t, 4> bias_shape(const std::string& text) {
 
 DType parse_dtype(const std::string& option, const std::string& name) {
   if (const auto t = dtype_from_name(name)) return *t;
-  throw Unsupported(fmt::format("{} {}: element types are f64, f32, f16 and bf16", option, name));
+  throw Unsupported(fmt::format("{} {}: {}", option, name, value_choice(name, {"f64", "f32", "f16", "bf16"})));
 }
 
 Words parse_bytes(const std::string& option, const std::string& text) {

@@ -189,9 +189,10 @@ def _problem(
     **options: Any,
 ) -> tuple[Any, Any]:
     """The problem and what its plan is wanted for."""
-    known = {*PLAN_OPTIONS, *Settings._fields, "seed"} - {"layout"}  # there are no arrays to lie in one
+    known = dict.fromkeys((*(_problem.__kwdefaults__ or ()), *PLAN_OPTIONS, *Settings._fields, "seed"))
+    del known["layout"]  # there are no arrays to lie in one
     if unknown := [name for name in options if name not in known]:
-        raise unknown_options("a plan", unknown, (*(_problem.__kwdefaults__ or ()), *known))
+        raise unknown_options("a plan", unknown, known)
     n = whole_or_none("n", n)
     n_q = n if n_q is None else n_q
     if op in OPERATIONS and not _core.attends(op):  # n and d are of its outputs

@@ -48,7 +48,7 @@ def unknown_options(caller: str, unknown: Iterable[str], known: Iterable[str]) -
     known = list(known)
     name = next(iter(unknown))
     elsewhere = _core.called_elsewhere(name)
-    sizes = any(option in ("n", *Sizes._fields) for option in elsewhere)
+    sizes = any(option in ("n", *Sizes._fields) for option in (name, *elsewhere))
     meant = [option for option in elsewhere if option in known] or ([] if sizes else difflib.get_close_matches(name, known, n=1))
     if "bias" in meant and "mask" in name.lower():
         shape = " (its shape)" if "n_q" in known else ""
@@ -254,7 +254,8 @@ def patterns_of(pattern: Any) -> list:
 def problem_of(op: str, x: Sizes, s: Settings) -> Any:
     """The _core.Problem. Raises InvalidProblem where the options make no sense."""
     if op not in OPERATIONS:
-        raise InvalidProblem(f"op = {op!r}: give one of {', '.join(OPERATIONS)}")
+        meant = [name for name in _core.called_elsewhere(op) if name in OPERATIONS] if isinstance(op, str) else []
+        raise InvalidProblem(f"op = {op!r}: " + (f"did you mean {meant[0]!r}?" if meant else f"give one of {', '.join(OPERATIONS)}"))
     p = _core.Problem()
     p.op = op
     p.batch, p.heads, p.kv_heads, p.n_q, p.n_k, p.d, p.d_v = (whole(*size) for size in x._asdict().items())

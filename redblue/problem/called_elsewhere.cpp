@@ -1,6 +1,8 @@
 #include "redblue/problem/called_elsewhere.hpp"
 
-#include <string>
+#include <fmt/format.h>
+
+#include <algorithm>
 
 #include "redblue/language/nearest.hpp"
 
@@ -10,7 +12,7 @@ namespace {
 
 struct Elsewhere {
   std::string_view letters;              ///< of its name there
-  std::string_view option, otherwise{};  ///< here, and where the caller has no such option
+  std::string_view option, otherwise{};  ///< or value, here, and where the caller has no such option
 };
 constexpr Elsewhere kElsewhere[] = {
     {"seqlen", "n"},
@@ -46,6 +48,7 @@ constexpr Elsewhere kElsewhere[] = {
     {"iscausal", "causal"},
     {"dropoutp", "dropout"},
     {"windowsize", "window"},
+    {"slidingwindow", "window"},
     {"logitcap", "softcap"},
     {"learnablesink", "sinks"},
     {"saux", "sinks"},
@@ -54,6 +57,17 @@ constexpr Elsewhere kElsewhere[] = {
     {"out", "output"},
     {"in", "input"},
     {"approximation", "approximate"},
+    {"fwd", "forward"},
+    {"bwd", "backward"},
+    {"float64", "f64"},
+    {"fp64", "f64"},
+    {"double", "f64"},
+    {"float32", "f32"},
+    {"fp32", "f32"},
+    {"float16", "f16"},
+    {"fp16", "f16"},
+    {"half", "f16"},
+    {"bfloat16", "bf16"},
 };
 
 }  // namespace
@@ -63,6 +77,12 @@ std::vector<std::string_view> called_elsewhere(std::string_view name) {
   for (const Elsewhere& e : kElsewhere)
     if (e.letters == letters) return e.otherwise.empty() ? std::vector{e.option} : std::vector{e.option, e.otherwise};
   return {};
+}
+
+std::string value_choice(std::string_view value, const std::vector<std::string_view>& values) {
+  for (const std::string_view here : called_elsewhere(value))
+    if (std::ranges::find(values, here) != values.end()) return fmt::format("did you mean {}?", here);
+  return choice(value, values);
 }
 
 }  // namespace redblue

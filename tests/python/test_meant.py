@@ -24,6 +24,12 @@ PLAN = ("plan", "--n", "64", "--d", "8")
         (("plan", "--n", "64", "--head-dim", "8", "--M", "1000"), "--head-dim does not go with redblue plan: did you mean --d?"),
         (("plan", "--n", "64", "--head-dim=8", "--M", "1000"), "did you mean --d?"),
         ((*PLAN, "--M", "1000", "--num-heads", "8"), "did you mean --heads?"),
+        ((*PLAN, "--M", "1000", "--sliding-window", "8"), "did you mean --window?"),
+        ((*PLAN, "--M", "1000", "--op", "fwd"), "--op fwd: did you mean forward?"),
+        ((*PLAN, "--M", "1000", "--op", "bakward"), "--op bakward: did you mean backward?"),
+        ((*PLAN, "--M", "1000", "--dtype", "float32"), "--dtype float32: did you mean f32?"),
+        ((*PLAN, "--M", "1000", "--dtype", "torch"), "--dtype torch: choose from f64, f32, f16, bf16"),
+        ((*PLAN, "--M", "1000", "--compute-dtype", "BFloat16"), "--compute-dtype BFloat16: did you mean bf16?"),
         ((*PLAN, "--M", "1000", "--schedule", "Flash"), "no schedule of operation forward is called 'Flash': did you mean flash?"),
         ((*PLAN, "--M", "1000", "--approximate", "performer"), "approximation performer: give performer:FEATURES[,seed=N], such as performer:256"),
         ((*PLAN, "--M", "1000", "--approximate", "performr:8"), "performer:FEATURES"),
@@ -72,12 +78,6 @@ def test_layouts_have_the_same_names_everywhere(tmp_path, names):
         np.testing.assert_allclose(o, found[0], atol=1e-6)
 
 
-def test_layouts_of_fewer_dimensions():
-    q = np.random.default_rng(6).standard_normal((5, 3, 4)).astype(np.float32)
-    o = redblue.attention(q, q, q, layout="shd")
-    np.testing.assert_array_equal(redblue.attention(q, q, q, layout="nhd"), o)
-    np.testing.assert_array_equal(redblue.attention(q, q, q, layout="bshd"), o)
-    heads_first = redblue.attention(*(q.swapaxes(0, 1),) * 3, layout="hnd")
 @needs_program
 @pytest.mark.parametrize(
     "n_q, alignment, options, says",
@@ -102,6 +102,12 @@ def test_a_plan_says_an_offset_that_is_not_the_default(n_q, alignment, options, 
         assert f", {says};" in said or f", {says}\n" in said, said
 
 
+def test_layouts_of_fewer_dimensions():
+    q = np.random.default_rng(6).standard_normal((5, 3, 4)).astype(np.float32)
+    o = redblue.attention(q, q, q, layout="shd")
+    np.testing.assert_array_equal(redblue.attention(q, q, q, layout="nhd"), o)
+    np.testing.assert_array_equal(redblue.attention(q, q, q, layout="bshd"), o)
+    heads_first = redblue.attention(*(q.swapaxes(0, 1),) * 3, layout="hnd")
     np.testing.assert_allclose(heads_first.swapaxes(0, 1), o, atol=1e-6)
     with pytest.raises(redblue.InvalidProblem, match="q has 3 dimensions: give q, k and v the same number, 2 "):
         redblue.attention(q, q, q, layout="sd")
@@ -118,6 +124,8 @@ Q = np.zeros((1, 1, 8, 4), np.float32)
         ({"mask": Q}, "attention has no option 'mask': give bias, where True keeps a pair"),
         ({"attn_mask": Q}, "attention has no option 'attn_mask': give bias, where True keeps a pair"),
         ({"seq_len": 8}, "attention has no option 'seq_len': sizes are those of the arrays"),
+        ({"heads": 2}, "attention has no option 'heads': sizes are those of the arrays"),
+        ({"kv_heads": 1}, "attention has no option 'kv_heads': sizes are those of the arrays"),
         ({"softmax_scale": 1.0}, "did you mean 'scale'?"),
         ({"dropout": 1.5}, "dropout = 1.5 is no share of the weights: give 0 <= share < 1"),
         ({"M": 1e6}, "M = 1000000.0: give a whole number, 1000000"),
@@ -147,6 +155,15 @@ def test_plan_names_what_was_meant(options, says):
     assert says in str(caught.value)
 
 
+def test_a_plan_lists_each_of_its_options_once():
+    with pytest.raises(TypeError, match="a plan has no option 'layout': give d, n, n_q, n_k, ") as caught:
+        redblue.plan(layout="bhsd")
+    listed = str(caught.value).split("give ")[1].split(", ")
+    assert len(listed) == len(set(listed)) > 30 and {"threads", "causal", "seed", "no_workspace"} <= set(listed)
+    with pytest.raises(redblue.InvalidProblem, match="op = 'fwd': did you mean 'forward'?"):
+        redblue.plan("fwd", n=8, d=4)
+
+
 @needs_program
 @pytest.mark.parametrize(
     "elsewhere, here",
@@ -159,6 +176,7 @@ def test_plan_names_what_was_meant(options, says):
         ("logit_cap", "softcap"),
         ("attn_bias", "bias"),
         ("s_aux", "sinks"),
+        ("sliding_window", "window"),
     ],
 )
 def test_python_and_the_program_know_the_same_names_of_elsewhere(elsewhere, here):
@@ -195,12 +213,12 @@ def test_a_plan_says_its_mask():
     assert plan.mask == "causal, softcap 3" and "; causal, softcap 3" in repr(plan) and "causal, softcap 3" in plan._repr_html_()
     assert "d_v 8, causal, softcap 3\n" in plan.loop_nest
     assert redblue.plan(n=64, d=8, M=200).mask is None
-    windowed = redblue.plan(n=64, d=8, memory="2KiB", window=(8, 0), dtype="bf16")
-    assert windowed.mask == "window 8,0" and f" of {2048:,} bytes" in repr(windowed)
-    assert f"formula and footprint {windowed.io} {windowed.bytes} {windowed.footprint_bytes}" in " ".join(windowed.loop_nest.split())
     dropped = redblue.plan(n=64, d=8, M=200, dropout=0.25, seed=7)
     assert dropped.mask == "dropout 0.25 seed 7" and "; dropout 0.25 seed 7" in repr(dropped) and ", dropout 0.25 seed 7" in dropped.loop_nest
     for fast in ({"M": 200}, {}):
         for seed in (7, 8):  # the plan is kept for both
             assert redblue.explain(Q, Q, Q, dropout=0.25, seed=seed, **fast).mask == f"dropout 0.25 seed {seed}"
             assert redblue.explain(Q, Q, Q, op="backward", dropout=0.25, seed=seed, **fast).mask == f"dropout 0.25 seed {seed}"
+    windowed = redblue.plan(n=64, d=8, memory="2KiB", window=(8, 0), dtype="bf16")
+    assert windowed.mask == "window 8,0" and f" of {2048:,} bytes" in repr(windowed)
+    assert f"formula and footprint {windowed.io} {windowed.bytes} {windowed.footprint_bytes}" in " ".join(windowed.loop_nest.split())
