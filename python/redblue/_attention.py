@@ -45,7 +45,7 @@ def request_of(family: Any, q: Any, k: Any, v: Any, **options: Any) -> Request:
     if not NAMES.issuperset(options):
         raise unknown_options("attention", [name for name in options if name not in OPTIONS], OPTIONS)
     bias, slopes, sinks = [None if (x := options.get(name)) is None else family.given(x, name) for name in ARRAYS]
-    dropout, seed, tolerance = options.get("dropout", 0.0), options.get("seed"), options.get("tolerance")
+    dropout, seed, tolerance = options.get("dropout"), options.get("seed"), options.get("tolerance")
     if dropout or seed is not None:
         require_seed(seed, dropout)
     if tolerance is not None:
@@ -68,7 +68,10 @@ def require_tolerance(tolerance: Any, approximate: Optional[str], compute: Optio
     require_provable(compute)
 
 
-def require_seed(seed: Any, dropout: float) -> None:
+def require_seed(seed: Any, dropout: Optional[float]) -> None:
+    """`dropout` is None where it is not given. A dropout of 0 takes a seed: callers turn dropout off by it."""
+    if seed is not None and dropout is None:
+        raise InvalidProblem(f"seed = {seed!r} is for dropout: give that, too")
     if seed is None and not (isinstance(dropout, numbers.Real) and 0 < dropout < 1):
         return  # the library says what is wrong with it
     if seed is None:

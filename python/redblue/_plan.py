@@ -194,6 +194,8 @@ def _problem(
     if unknown := [name for name in options if name not in known]:
         raise unknown_options("a plan", unknown, known)
     n = whole_or_none("n", n)
+    if d_v is not None and op in ("scores", "weights"):
+        raise InvalidProblem(f"d_v = {d_v}: operation {op} has no values; leave d_v out")
     n_q = n if n_q is None else n_q
     if op in OPERATIONS and not _core.attends(op):  # n and d are of its outputs
         d_v, d = (d, 1) if d_v is None else (d_v, 1 if d is None else d)
@@ -204,15 +206,15 @@ def _problem(
     if n_q is None or n_k is None or d is None:
         raise InvalidProblem("n, or n_q and n_k, and d: give the numbers of queries and keys, and that of their features")
     of_plan = {name: converted(name, options.pop(name)) for name in PLAN_OPTIONS if name in options}
-    if (seed := options.pop("seed", None)) is not None:  # no plan depends on it
-        require_seed(seed, options.get("dropout", 0.0))
+    if (seed := options.pop("seed", None)) is not None:
+        require_seed(seed, options.get("dropout"))
     s = settings_of({**options, "threads": threads}, {name: options[name] for name in OF_ARRAYS if name in options})
     x = Sizes(batch, heads, heads if kv_heads is None else kv_heads, n_q, n_k, d, d if d_v is None else d_v)
     problem = problem_of(op, x, s)
+    problem.seed = int(seed or 0)
     problem.lse_required, problem.forward_given = flag("return_lse", return_lse), flag("forward_given", forward_given)
     problem.bias_gradient, problem.sinks_gradient = flag("bias_gradient", bias_gradient), flag("sinks_gradient", sinks_gradient)
     if flag("accumulate", accumulate):
-    problem.seed = int(seed or 0)
         set_part(problem, s, True)
     compute = s.compute or ("f64" if dtype == "f64" else "f32")
     wanted = wanted_of(s, dtype, compute)

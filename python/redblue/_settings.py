@@ -265,6 +265,8 @@ def problem_of(op: str, x: Sizes, s: Settings) -> Any:
             setattr(p, o.field, not value if o.name != o.field else value)
     p.causal_offset = offset_of(s.alignment)
     p.window_left, p.window_right = edges_of(s.window)
+    if s.dilation > 1 and s.window is None:
+        raise InvalidProblem(f"dilation = {s.dilation} is for window: give that, too; (-1, -1) has no edges")
     if s.bias is not None:
         shape = integers(s.bias, "the shape of bias")
         if len(shape) > 4:

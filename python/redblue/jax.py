@@ -101,6 +101,8 @@ def attention(
     # Each value comes with its text: JAX holds 300 and 300.0 equal, and would not trace, and so judge, the second.
     values = {name: _hashable(name, options[name]) for name in sorted(options) if options[name] is not None}
     fixed = tuple((name, value, repr(value)) for name, value in values.items())
+    if options.get("dropout") is None and seed is not None:
+        require_seed(seed, None)
     if not options.get("dropout"):
         seed = None
     elif seed is None:

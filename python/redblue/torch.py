@@ -436,15 +436,15 @@ def _arguments(**options: Any) -> List[Any]:
         raise unknown_options("attention", [name for name in options if name not in OPTIONS], OPTIONS)
     given = {o.name: options.get(o.name, o.default) for o in _OPTIONS}
     dropout, seed = given["dropout"], given["seed"]
-    if dropout and not isinstance(seed, Tensor):
-        require_seed(seed, dropout)
+    if (dropout or seed is not None) and not isinstance(seed, Tensor):
+        require_seed(seed, options.get("dropout"))
     for o in _OPTIONS:
         if o.type == "float" and isinstance(given[o.name], Tensor):  # the operator would take its value, and no gradient reach it
             real(o.name, given[o.name])
     edges = edges_of(given["window"])
     given.update(
         alignment=offset_of(given["alignment"]),
-        window=None if edges == (None, None) else [-1 if edge is None else edge for edge in edges],
+        window=None if given["window"] is None else [-1 if edge is None else edge for edge in edges],
         softcap=given["softcap"] or 0.0,
         memory=converted("memory", given["memory"]),
         max_workspace=converted("max_workspace", given["max_workspace"]),

@@ -114,9 +114,9 @@ def test_a_large_dilated_window_runs(tmp_path):
     "options, words",
     [
         ({"dilation": 0}, "dilation = 0"),
-        ({"dilation": 2, "dropout": 0.1, "seed": 1}, "dropout"),
-        ({"dilation": 2, "alibi_slopes": np.ones(2, np.float32)}, "ALiBi"),
-        ({"dilation": 2, "approximate": "2:1"}, "approximations"),
+        ({"dilation": 2, "window": (2, 0), "dropout": 0.1, "seed": 1}, "dropout"),
+        ({"dilation": 2, "window": (2, 0), "alibi_slopes": np.ones(2, np.float32)}, "ALiBi"),
+        ({"dilation": 2, "window": (2, 0), "approximate": "2:1"}, "approximations"),
         ({"dilation": 1.5}, "dilation"),
     ],
 )

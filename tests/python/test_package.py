@@ -1067,7 +1067,7 @@ def test_certify_can_be_interrupted():
 
 
 @pytest.mark.parametrize("options, says", [
-    ({"seed": "x"}, "seed = 'x': give a whole number"), ({"seed": -1}, "seed = -1"), ({"seed": 1.5, "dropout": 0.1}, "seed = 1.5"),
+    ({"seed": "x", "dropout": 0.0}, "seed = 'x': give a whole number"), ({"seed": -1}, "seed = -1"), ({"seed": 1.5, "dropout": 0.1}, "seed = 1.5"),
     ({"seqused_q": []}, "seqused_q is empty: give a length for each"), ({"seqused_k": np.zeros(0, int)}, "seqused_k is empty"),
     ({"cu_seqlens_q": [], "cu_seqlens_k": []}, "cu_seqlens_q is empty: give where each"),
     ({"pattern": []}, "pattern is an empty list: give one pattern"),

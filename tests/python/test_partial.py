@@ -136,7 +136,7 @@ def test_tensors(qkv):
         redblue.attention_partial(q.requires_grad_(), k, v)
 
 
-@pytest.mark.parametrize("options", [{"causal": True}, {"window": (3, 0)}, {"dilation": 2}])
+@pytest.mark.parametrize("options", [{"causal": True}, {"window": (3, 0)}, {"dilation": 2, "window": (-1, -1)}])
 def test_a_part_says_where_it_lies(options):
     q = np.ones((1, 2, 8, 4), np.float32)
     with pytest.raises(redblue.InvalidProblem, match="for a part of the keys give a number"):

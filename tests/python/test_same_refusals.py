@@ -70,6 +70,42 @@ def test_an_order_without_a_pattern():
 
 
 @needs_program
+def test_seeds_without_dropout_and_dilations_without_a_window():
+    q = q_of(4)
+    calls = (lambda **o: redblue.attention(q, q, q, **o), lambda **o: redblue.plan(n=4, d=4, M=99, **o))
+    for call in calls:
+        assert "seed = 3 is for dropout: give that, too" in refused(lambda: call(seed=3))
+        assert "dilation = 2 is for window: give that, too" in refused(lambda: call(dilation=2, causal=True))
+        call(seed=3, dropout=0.0)  # dropout that its caller turned off
+        call(dilation=2, window=(-1, -1))
+    plan = ("plan", "--n", 4, "--d", 4, "--M", 99)
+    assert "--seed 3 is for --dropout: give that, too" in said(*plan, "--seed", 3)
+    assert "--dilation are for --window LEFT,RIGHT: give that, too" in said(*plan, "--dilation", 2)
+
+
+def test_seeds_without_dropout_of_torch_and_jax():
+    torch = pytest.importorskip("torch")
+    q = torch.ones(1, 1, 4, 4, requires_grad=True)
+    assert "seed = 3 is for dropout" in refused(lambda: redblue.attention(q, q, q, seed=3))
+    redblue.attention(q, q, q, seed=3, dropout=0.0).sum().backward()
+    for call in (redblue.attention, torch.compile(redblue.attention, fullgraph=True, backend="eager")):
+        assert call(q, q, q, dilation=2, window=(-1, -1)).shape == q.shape
+    jax = pytest.importorskip("jax")
+    import redblue.jax as on_jax
+
+    x = jax.numpy.ones((1, 1, 4, 4))
+    assert "seed = 3 is for dropout" in refused(lambda: on_jax.attention(x, x, x, seed=3))
+
+
+@needs_program
+@pytest.mark.parametrize("op", ["scores", "weights"])
+def test_features_of_values_of_operations_without_values(op):
+    text = f"operation {op} has no values; leave"
+    assert f"d_v = 3: {text} d_v out" in refused(lambda: redblue.plan(op, n=4, d=4, d_v=3, M=99))
+    assert f"--dv 3: {text} --dv out" in said("plan", "--op", op, "--n", 4, "--d", 4, "--dv", 3, "--M", 99)
+
+
+@needs_program
 def test_dilated_windows_beyond_memory():
     n = 1 << 31  # more than the program takes of a pattern
     if os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") >= 128 * n:
