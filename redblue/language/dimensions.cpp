@@ -24,7 +24,7 @@ std::optional<Dimensions> Dimensions::from_name(std::string_view name) {
   return Dimensions(name);
 }
 
-Dimensions::Dimensions(std::string_view name) : letters_(name) {
+Dimensions::Dimensions(std::string_view name) : name_(name), letters_(name) {
   if (std::ranges::find(names(), name) == names().end())
     throw InvalidProblem(fmt::format("layout '{}': {}", name, choices()));
   std::ranges::replace(letters_, 's', 'n');
@@ -35,7 +35,7 @@ std::array<index_t, 4> Dimensions::strides(const std::array<index_t, 4>& shape) 
   for (std::size_t i = 0; i < kOrder.size(); ++i)
     if (shape[i] != 1 && letters_.find(kOrder[i]) == std::string::npos)
       throw InvalidProblem(
-          fmt::format("layout '{}' has no dimension {}, and the array has {} there", letters_, kOrder[i], shape[i]));
+          fmt::format("layout '{}' has no dimension {}, and the array has {} there", name_, kOrder[i], shape[i]));
   std::array<index_t, 4> strides{};
   strides.fill(shape[0] * shape[1] * shape[2] * shape[3]);
   index_t stride = 1;

@@ -39,7 +39,7 @@ class Dimensions {
   std::array<index_t, 4> strides(const std::array<index_t, 4>& shape) const;
 
  private:
-  std::string letters_;
+  std::string name_, letters_;
 };
 
 }  // namespace redblue

@@ -32,8 +32,8 @@ def test_c_refuses_other_names_and_sizes_that_a_name_lacks():
     strides = (ctypes.c_int64 * 4)()
     with pytest.raises(c.RedblueError, match="layout 'sbhd': give one of bhsd, bhnd"):
         c.checked(c.LIB.redblue_strides(b"sbhd", (ctypes.c_int64 * 4)(1, 1, 1, 1), strides))
-    with pytest.raises(c.RedblueError, match="has no dimension b, and the array has 2 there"):
-        c.checked(c.LIB.redblue_strides(b"hnd", (ctypes.c_int64 * 4)(2, 1, 1, 1), strides))
+    with pytest.raises(c.RedblueError, match="layout 'hsd' has no dimension b, and the array has 2 there"):
+        c.checked(c.LIB.redblue_strides(b"hsd", (ctypes.c_int64 * 4)(2, 1, 1, 1), strides))
 
 
 @program.needs_program
