@@ -251,7 +251,7 @@ void add_compare(Program& program) {
     command.option(fmt::format("--{}", name), files.npy[name], fmt::format("{}, .npy", name)).type_name("FILE");
   add_names_and_layout(command, files.names, files.layout);
   add_unused(command, files);
-  flags->memory.add_to(command);
+  flags->memory.add_to(command, true);
   command
       .option(
           "--approximate", flags->methods,

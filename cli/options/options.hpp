@@ -20,7 +20,8 @@ struct MemoryOptions {
   std::optional<index_t> M;
   std::optional<std::string> memory;
 
-  void add_to(const Command& command);
+  /// `in_words`: are bytes a number of words, of which plans move the fewest?
+  void add_to(const Command& command, bool in_words = false);
   bool given() const { return M || memory; }
   /// Words of arithmetic in `compute`. Throws InvalidProblem unless exactly one of the two options has a valid value.
   Words words(DType compute) const;

@@ -11,13 +11,15 @@
 /// Fast memory, and what the planner may do and minimises.
 namespace redblue::cli {
 
-void MemoryOptions::add_to(const Command& command) {
+void MemoryOptions::add_to(const Command& command, bool in_words) {
   command.option("--M", M, "fast memory in words").type_name("WORDS").words();
   command
-      .option(
-          "--memory", memory,
-          "fast memory in bytes: 64KiB, 1.5MiB; inputs take --dtype there, all else --accumulate; a plan then moves "
-          "the fewest bytes, not words")
+      .option("--memory", memory,
+              in_words
+                  ? "fast memory in bytes: 64KiB, 1.5MiB: as many words of --compute-dtype as they hold; plans move "
+                    "the fewest words"
+                  : "fast memory in bytes: 64KiB, 1.5MiB; inputs take --dtype there, all else --accumulate; a plan "
+                    "then moves the fewest bytes, not words")
       .type_name("BYTES");
 }
 
