@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <functional>
 
 #include "redblue/masks/pattern.hpp"
 
@@ -135,9 +134,12 @@ Pattern::Cut Pattern::cheapest_cut(index_t size, bool rows) const {
   };
   if (cut.size() % size != 0) consider({}, {cut.size(), size, !rows});
   std::vector<index_t> begins = cut_at_ends(cut, size);
-  const auto is_whole = [&](index_t begin, index_t end) { return end - begin < size; };
-  if (std::ranges::adjacent_find(begins, std::not_fn(is_whole)) != begins.end())
-    consider(std::move(begins), {cut.size(), size});
+  // Formulas take the largest block for one of `size` that meets something, as those at either end do.
+  const Blocks at_ends{cut.size(), size, false, begins};
+  bool whole = false;
+  for (index_t i = 0; i < at_ends.count() && !whole; ++i)
+    whole = at_ends(i).size() == size && !union_of(cut, at_ends(i)).empty();
+  if (whole) consider(std::move(begins), {cut.size(), size});
   return best;
 }
 

@@ -160,7 +160,7 @@ TEST(Cli, RefusesMemoryThatMakesNoSense) {
            Bad{plan("--M 64 --pad rows=4"_args), {"--pad rows=4 is for --memory"}},
            Bad{plan("--M 64 --width scores=2"_args), {"--width", "scores=2", "lse"}},
            Bad{"bound --n 8 --d 8 --M 9 --pad rows=4"_args, {"--pad rows=4 is for --memory"}},
-           Bad{plan("--memory 64KiB --accumulate f31"_args), {"--accumulate f31", "bf16"}},
+           Bad{plan("--memory 64KiB --accumulate f31"_args), {"--accumulate f31", "did you mean f32?"}},
            Bad{plan("--memory 64KiB --pad cols=4"_args), {"--pad", "cols=4", "rows"}},
            Bad{plan("--memory 64KiB --pad rows=0"_args), {"--pad", "rows=0", "at least 1"}},
            Bad{plan("--memory 64KiB --pad rows=5000"_args), {"--pad rows=5000", "4096"}},

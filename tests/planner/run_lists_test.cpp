@@ -139,12 +139,11 @@ TEST(RunLists, MostInABlockIsThatOfTheEntries) {
 }
 
 /// The fewest of three ways, of which each has blocks as large as they may be: from either end, and whole groups of
-/// neighbours that see the same but for two keys, as many as there is room for.
+/// neighbours that see the same but for two keys, as many as there is room for; one of the largest sees a key.
 TEST(Pattern, BlocksAreCutSoThatTheyMeetTheFewest) {
   int at_ends = 0, first = 0, last = 0;
   for_random_lists([&](const RunLists& lists, index_t n_k, const Entries& entries) {
     const auto pattern = std::make_shared<const Pattern>(lists, n_k);
-    if (pattern->is_intervals()) return;
     const index_t n = lists.size();
     const auto visits = [&](const std::vector<index_t>& begins) {
       index_t sum = 0;
@@ -174,7 +173,8 @@ TEST(Pattern, BlocksAreCutSoThatTheyMeetTheFewest) {
         group = i;
       }
       ends.push_back(n);
-      for (std::size_t b = 0; b + 1 < ends.size(); ++b) whole = whole || ends[b + 1] - ends[b] == size;
+      for (std::size_t b = 0; b + 1 < ends.size(); ++b)
+        whole = whole || (ends[b + 1] - ends[b] == size && !union_of(lists, {ends[b], ends[b + 1]}).empty());
       index_t least = std::min(visits(from_first), visits(from_last));
       if (whole && visits(ends) < least) ++at_ends, least = visits(ends);
       ++(visits(from_first) < visits(from_last) ? first : last);

@@ -137,10 +137,22 @@ struct FlashPinnedForward : Defaults {
     return x.tile(SlowArray::K, rho, x.d) + x.tile(SlowArray::V, rho, x.d_v) +
            FlashForward::footprint(x, {t.Br, t.Bc}) - FlashForward::passing(x);
   }
-  /// A word that streams past, if any does.
+  /// A word that streams past a block of Br queries, if any does.
   static Words passing(const Sizes& x, Tiling t) {
-    const bool streams = moves(x) ? kept_keys(x, t).streams() : t.rho < x.n_k;
-    return streams ? FlashForward::passing(x) : FlashForward::passing_beside_keys(x);
+    return streams(x, t) ? FlashForward::passing(x) : FlashForward::passing_beside_keys(x);
+  }
+  /// Under a pattern it may be that smaller blocks alone see keys that are not pinned: they take less room.
+  static bool streams(const Sizes& x, Tiling t) {
+    if (moves(x)) return kept_keys(x, t).streams();
+    if (t.rho >= x.n_k || x.mask.pattern == nullptr) return t.rho < x.n_k;
+    const index_t rows = std::min(t.Br, x.n_q);
+    return x.mask.pattern->found("streams past pins", {rows, t.rho}, [&] {
+      const Blocks blocks = x.pairs().row_blocks(rows);
+      bool any = false;
+      for (index_t i = 0; i < blocks.count() && !any; ++i)
+        any = blocks(i).size() == rows && envelope_of(x.mask.pattern->rows(), blocks(i), {t.rho, x.n_k}).size() > 0;
+      return Pattern::Found{any ? 1 : 0};
+    })[0] > 0;
   }
   /// The next one.
   static Words prefetch(const Sizes& x, Tiling t) { return passing(x, t); }
