@@ -92,7 +92,7 @@ const plan::Registry& always_listed() {
     plan::Registry some;
     for (std::size_t op = 0; op < kOperationNames.size(); ++op)
       for (const auto& s : plan::Registry::built_in().of(static_cast<Operation>(op)))
-        if (!s->traits.narrow) some.add(*s);
+        if (!s->traits.narrow && !s->traits.lists_pairs) some.add(*s);
     return some;
   }();
   return registry;
