@@ -323,8 +323,6 @@ Problem ProblemOptions::problem() const {
   if (!attends(p.op) && d_v)
     throw InvalidProblem(fmt::format("--dv {}: operation {} has no keys; --d gives the features of o, leave --dv out",
                                      *d_v, name_of(p.op)));
-  if (is_of_pairs(p.op) && d_v)
-    throw InvalidProblem(fmt::format("--dv {}: operation {} has no values; leave --dv out", *d_v, name_of(p.op)));
   p.n_k = attends(p.op) ? size("keys", n_k, p.cu_seqlens_k) : n_k.value_or(1);
   p.d = attends(p.op) ? d : 1;
   p.d_v = d_v.value_or(d);

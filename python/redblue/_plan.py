@@ -194,8 +194,6 @@ def _problem(
     if unknown := [name for name in options if name not in known]:
         raise unknown_options("a plan", unknown, known)
     n = whole_or_none("n", n)
-    if d_v is not None and op in ("scores", "weights"):
-        raise InvalidProblem(f"d_v = {d_v}: operation {op} has no values; leave d_v out")
     n_q = n if n_q is None else n_q
     if op in OPERATIONS and not _core.attends(op):  # n and d are of its outputs
         d_v, d = (d, 1) if d_v is None else (d_v, 1 if d is None else d)

@@ -98,14 +98,6 @@ def test_seeds_without_dropout_of_torch_and_jax():
 
 
 @needs_program
-@pytest.mark.parametrize("op", ["scores", "weights"])
-def test_features_of_values_of_operations_without_values(op):
-    text = f"operation {op} has no values; leave"
-    assert f"d_v = 3: {text} d_v out" in refused(lambda: redblue.plan(op, n=4, d=4, d_v=3, M=99))
-    assert f"--dv 3: {text} --dv out" in said("plan", "--op", op, "--n", 4, "--d", 4, "--dv", 3, "--M", 99)
-
-
-@needs_program
 def test_dilated_windows_beyond_memory():
     n = 1 << 31  # more than the program takes of a pattern
     if os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") >= 128 * n:
