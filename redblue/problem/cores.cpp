@@ -146,7 +146,7 @@ struct CoreMemo::Lists {
 
 namespace {
 
-thread_local CoreMemo::Lists* memo = nullptr;  // of the outermost CoreMemo
+thread_local CoreMemo::Lists* kept_lists = nullptr;  // of the outermost CoreMemo
 
 }  // namespace
 
@@ -179,32 +179,32 @@ std::optional<Sizes> core_of(const Sizes& x) {
 }
 
 CoreList cores_of(const Sizes& x, std::optional<index_t> batch, Cut cut) {
-  if (memo == nullptr || x.sequences == nullptr)
+  if (kept_lists == nullptr || x.sequences == nullptr)
     return batch ? CoreList(of_one_batch(x, sequences_of(x, batch), cut)) : joined(of_each_batch(x, cut));
-  const CoreMemo::Lists::Remembered& r = memo->of(x, cut);
+  const CoreMemo::Lists::Remembered& r = kept_lists->of(x, cut);
   return batch && !r.of_batch.empty() ? r.of_batch[static_cast<std::size_t>(*batch)] : r.all;
 }
 
 Sizes with_envelopes(const Sizes& x) {
   Sizes envelopes = x;
-  envelopes.sequences = memo == nullptr ? envelopes_of(*x.sequences) : memo->envelopes_of(x.sequences);
+  envelopes.sequences = kept_lists == nullptr ? envelopes_of(*x.sequences) : kept_lists->envelopes_of(x.sequences);
   return envelopes;
 }
 
 Sizes with_patterns(const Sizes& x) {
   Sizes patterns = x;
   patterns.mask = {.group = x.mask.group};
-  patterns.sequences = memo == nullptr ? patterns_of(x) : memo->patterns_of(x);
+  patterns.sequences = kept_lists == nullptr ? patterns_of(x) : kept_lists->patterns_of(x);
   return patterns;
 }
 
 CoreMemo::CoreMemo() {
-  if (memo != nullptr) return;
+  if (kept_lists != nullptr) return;
   own_ = std::make_unique<Lists>();
-  memo = own_.get();
+  kept_lists = own_.get();
 }
 CoreMemo::~CoreMemo() {
-  if (own_ != nullptr) memo = nullptr;
+  if (own_ != nullptr) kept_lists = nullptr;
 }
 
 }  // namespace redblue
