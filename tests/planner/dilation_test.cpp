@@ -7,14 +7,13 @@
 #include "redblue/problem/problem.hpp"
 #include "redblue/problem/sequences.hpp"
 #include "support/approximations.hpp"
+#include "support/entries.hpp"
 #include "support/refusal.hpp"
 
 /// Dilated windows that are taken by residues, against n_q x n_k entries, one by one.
 namespace redblue::test {
 
 namespace {
-
-using Entries = std::vector<std::vector<bool>>;
 
 Problem drawn(std::mt19937& random) {
   const auto number = [&](index_t least, index_t most) {
