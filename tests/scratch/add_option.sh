@@ -84,6 +84,7 @@ cat >core.cpp <<'END'
 NB_MODULE(_core, m) {
   using namespace redblue;
   python::add_problem(m);
+  m.def("layouts", [] { return nanobind::dict(); });  // asked for at import
   m.def("state", [](const Problem& p) { return python::values_of(problem_options(), p); });
   m.def("restored", [](const nanobind::dict& state) {
     Problem p;
