@@ -232,10 +232,10 @@ std::size_t Recipes::size() const {
 }
 
 plan::Plan Recipes::plan(const Problem& problem, const plan::Options& options, const TimeOptions& time) {
+  problem.validate();  // first: a class is that of sizes that make sense
   std::optional<Problem> one;
   if (are_plain(options)) one = class_of(problem, time.threads);
   if (!one) return make_fastest_plan(problem, options, time);
-  problem.validate();
   plan::Options chosen = options;
   if (chosen.M == 0) chosen.M = fast_memory_of(time.hardware, time.dtype);
   const std::shared_ptr<Recipe> recipe = recipe_for(key_of(*one, chosen, time));
@@ -256,9 +256,8 @@ plan::Plan Recipes::plan(const Problem& problem, const plan::Options& options, c
     plan::compare_rows(plan);
   }
   plan.reason = fmt::format(
-      "{}, {} {}, {} thread{}, M = {}: {} ({}) with the tiles that take the least modelled time for n_q = {}, n_k = "
-      "{}, which "
-      "stand for these lengths",
+      "{}, {} {}, {} thread{}, M = {}: {} ({}) with the tiles that take the least modelled time for n_q = {}, "
+      "n_k = {}, which stand for these lengths",
       time.hardware.cpu, name_of(time.isa.value_or(model::largest_isa(time.hardware))), name_of(time.dtype),
       time.threads, time.threads == 1 ? "" : "s", plan.options.M.str(), schedule.idea, schedule.name, one->n_q,
       one->n_k);

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <random>
 
+#include "redblue/language/error.hpp"
 #include "redblue/masks/patterns.hpp"
 #include "support/cases.hpp"
 #include "support/generators.hpp"
@@ -165,6 +166,17 @@ TEST(Recipes, TakeTheLongestOfPackedSequences) {
         << plan::text_of(quick.row());
   }
   EXPECT_EQ(recipes.size(), 2);  // the longest has 256 to 383 tokens
+}
+
+TEST(Recipes, RefuseSizesThatMakeNoSense) {
+  Recipes recipes;
+  Problem p = of(64, 64);
+  p.kv_heads = 0;
+  p.cu_seqlens_q = {0, 30, 64};
+  EXPECT_THROW(recipes.plan(p, {}, on_one_core()), InvalidProblem);
+  p = of(64, 64);
+  p.cu_seqlens_q = {0, 90, 64};
+  EXPECT_THROW(recipes.plan(p, {}, on_one_core()), InvalidProblem);
 }
 
 TEST(Recipes, PlanTheForwardPassThatMustRunFirst) {
