@@ -198,11 +198,13 @@ std::vector<double> parameters_of(K k) {
 }
 inline std::vector<double> parameters_of(const AnyKernel& k) { return k.parameters(); }
 
-/// Where the tile of a plain kernel lies among the scores; null if that is nothing to it.
+/// Where the tile of scores of a kernel lies among all; null if that is nothing to it.
 template <Kernel K>
 const Place* place_of(const K& k) {
   if constexpr (requires { k.place; })
     return &k.place;
+  else if constexpr (requires { k.scores.place; })  // of a composite
+    return &k.scores.place;
   else
     return nullptr;
 }

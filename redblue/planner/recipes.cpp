@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <type_traits>
 
 #include "redblue/language/error.hpp"
+#include "redblue/planner/modeller.hpp"
 #include "redblue/planner/options.hpp"
 #include "redblue/problem/options.hpp"
 #include "redblue/problem/sequences.hpp"
@@ -16,6 +18,9 @@ namespace redblue {
 namespace {
 
 constexpr int kHeadsOfThread = 4;  ///< heads for each thread that keep all busy
+/// Problems with kMoreHeads times as many heads are a class of their own, up to kManyHeads: it takes time to copy what
+/// caches do not hold.
+constexpr index_t kMoreHeads = 4, kManyHeads = 256;
 
 /// The shortest and the longest length of the class of n. All lengths up to 32 are classes of their own; those below
 /// 256 differ by an eighth at most, longer ones by a half, and from 16,384 on all are alike.
@@ -108,7 +113,8 @@ std::optional<Problem> class_of(const Problem& problem, int threads) {
   if (parts.count == 0 || parts.n_q == 0 || parts.n_k == 0) return std::nullopt;
   Problem one = problem;
   one.cu_seqlens_q.clear(), one.cu_seqlens_k.clear(), one.seqused_q.clear(), one.seqused_k.clear();
-  const index_t kv_heads = std::min(parts.count, index_t{kHeadsOfThread} * threads);
+  index_t kv_heads = std::min(parts.count, index_t{kHeadsOfThread} * threads);
+  while (kv_heads * kMoreHeads <= parts.count && kv_heads < kManyHeads) kv_heads *= kMoreHeads;
   one.batch = 1;
   one.kv_heads = kv_heads;
   one.heads = kv_heads * problem.group();
@@ -168,10 +174,12 @@ std::vector<Problem> others_like(const Problem& one) {
 
 /// A tile that spans the shortest lengths may span all of the class, or not, and where there are fewer heads than keep
 /// all threads busy, queries may go in as many blocks as the shortest ones: whatever is fastest for the others.
-void Recipes::Recipe::choose(const Problem& one, const plan::Options& options, const TimeOptions& time) {
-  const plan::Plan plan = make_fastest_plan(one, options, time);
-  schedule = plan.row().algorithm;
-  tiling = plan.row().tiling;
+void Recipes::Recipe::choose(const std::vector<Contender>& contenders, const Problem& one, const plan::Options& options,
+                             const TimeOptions& time) {
+  std::optional<plan::Row> row = fastest_of(contenders, one, options, time);
+  if (!row) row = make_fastest_plan(one, options, time).row();
+  schedule = row->algorithm;
+  tiling = row->tiling;
   blocks.assign(tiling.size(), 0);
   const Sizes of_class = one.sizes();
   const bool few_heads = time.threads > 1 && one.instances() < index_t{kHeadsOfThread} * time.threads;
@@ -183,6 +191,7 @@ void Recipes::Recipe::choose(const Problem& one, const plan::Options& options, c
     const bool shared = few_heads && along == &Sizes::n_q && count <= index_t{kHeadsOfThread} * time.threads;
     if (count == 1 || shared) in_class[i] = count;
   }
+  if (std::ranges::all_of(in_class, [](index_t n) { return n == 0; })) return;
   const std::vector<Problem> others = others_like(one);
   std::optional<double> least;
   std::vector<index_t> best = in_class;
@@ -193,9 +202,9 @@ void Recipes::Recipe::choose(const Problem& one, const plan::Options& options, c
       const Sizes x = other.sizes();
       const plan::Tiling tiles = tiles_for(x);
       if (!schedule->allows(x, tiles)) return;
-      const plan::Plan with = plan::make_plan(other, with_tiles(options, schedule->name, tiles));
-      if (!with.row().fits) return;
-      seconds += modelled_time(with, time).total_s;
+      const std::vector<plan::Row> rows = plan::rows_that_fit(other, with_tiles(options, schedule->name, tiles), x);
+      if (rows.empty()) return;
+      seconds += Modeller(other, options, time, operations_that_tell(other)).time_of(rows.front()).total_s;
     }
     if (least && *least <= seconds) return;
     least = seconds;
@@ -211,25 +220,25 @@ void Recipes::Recipe::choose(const Problem& one, const plan::Options& options, c
   blocks = best;
 }
 
-std::shared_ptr<Recipes::Recipe> Recipes::recipe_for(const std::string& key) {
-  const std::lock_guard lock(mutex_);
-  if (const auto found = by_key_.find(key); found != by_key_.end()) {
-    list_.splice(list_.begin(), list_, found->second);
-    return list_.front().second;
-  }
-  list_.emplace_front(key, std::make_shared<Recipe>());
-  by_key_.emplace(list_.front().first, list_.begin());
-  if (list_.size() > most_) {
-    by_key_.erase(list_.back().first);
-    list_.pop_back();
-  }
-  return list_.front().second;
+namespace {
+
+/// The problem that stands for all of the kind of this one, which stands for a class: other lengths have the same
+/// contenders.
+Problem kind_of(Problem one) {
+  const auto like = [](index_t n) {
+    constexpr std::array<index_t, 3> kLengths{32, 192, 1024};
+    const auto at = std::ranges::lower_bound(kLengths, n);
+    return n <= 4 ? n : at == kLengths.end() ? kLengths.back() : *at;
+  };
+  one = with_lengths(one, like(one.n_q), like(one.n_k));
+  for (std::optional<index_t>* window : {&one.window_left, &one.window_right})
+    if (*window && **window > 0) *window = static_cast<index_t>(std::bit_floor(static_cast<std::uint64_t>(**window)));
+  return one;
 }
 
-std::size_t Recipes::size() const {
-  const std::lock_guard lock(mutex_);
-  return list_.size();
-}
+}  // namespace
+
+std::size_t Recipes::size() const { return recipes_.size(); }
 
 plan::Plan Recipes::plan(const Problem& problem, const plan::Options& options, const TimeOptions& time) {
   problem.validate();  // first: a class is that of sizes that make sense
@@ -238,8 +247,13 @@ plan::Plan Recipes::plan(const Problem& problem, const plan::Options& options, c
   if (!one) return make_fastest_plan(problem, options, time);
   plan::Options chosen = options;
   if (chosen.M == 0) chosen.M = fast_memory_of(time.hardware, time.dtype);
-  const std::shared_ptr<Recipe> recipe = recipe_for(key_of(*one, chosen, time));
-  std::call_once(recipe->chosen, [&] { recipe->choose(*one, chosen, time); });
+  const std::shared_ptr<Recipe> recipe = recipes_.of(key_of(*one, chosen, time), most_);
+  std::call_once(recipe->chosen, [&] {
+    const Problem of_kind = kind_of(*one);
+    const std::shared_ptr<Kind> kind = kinds_.of(key_of(of_kind, chosen, time), most_);
+    std::call_once(kind->chosen, [&] { kind->contenders = contenders_for(of_kind, chosen, time); });
+    recipe->choose(kind->contenders, *one, chosen, time);
+  });
   Problem alone = problem;
   alone.forward_given = true;
   const plan::Schedule& schedule = *recipe->schedule;

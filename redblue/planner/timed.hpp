@@ -1,10 +1,13 @@
 #pragma once
 #include <cstddef>
 #include <optional>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "redblue/kernels/implementations.hpp"
 #include "redblue/language/data_machine.hpp"
+#include "redblue/planner/call_memo.hpp"
 #include "redblue/planner/time.hpp"
 
 namespace redblue::model {
@@ -32,10 +35,10 @@ class Timed : public MachineFace<Timed> {
   void read(const Arg& tile, const Block& b) {
     copy(b);
     // A tile that is only read lies where its words do: they come while a kernel reads them.
-    const Tile& to = tiles_[static_cast<std::size_t>(tile.depth)];
+    const HeldTile& to = tiles_[static_cast<std::size_t>(tile.depth)];
     const bool stays = to.layout == Layout::read_only;
-    if (pattern_ && b.shape.rows < to.rows) add(time_.pass_s, kRefillSeconds);
-    (stays ? passed_ : copied_) += static_cast<double>(b.shape.words());
+    if (pattern_ && b.shape.rows < to.rows) pass(kRefillSeconds);
+    (stays ? work_.passed : copied_) += static_cast<double>(b.shape.words());
   }
   void write(const Block& b, const Arg&) {
     copy(b);
@@ -43,27 +46,25 @@ class Timed : public MachineFace<Timed> {
   }
   template <class K>
   void run(const K& k, std::span<const Arg> args) {
-    call();
-    bool fused = false;
-    double seen = 1;  // a composite skips what its mask hides
-    const kernel::Costs& costs = kernel::costs_of(k);
-    const bool by_parts = !runs_as_one_body(costs, args);
-    const Rates& rates = costs.multiplies_bf16 ? rates_ : without_bf16_;
-    kernel::for_parts(k, args, [&](const auto& part, std::span<const Arg> a) {
-      fused = !by_parts && kernel::name_of(part) != kernel::name_of(k);
-      if (by_parts) pack(a);
-      if (by_parts && kernel::macs(part, a) > 0)
-        add(time_.pass_s, static_cast<double>(panels(args[0].shape().rows)) * kPartSeconds);
-      if (const kernel::Costs& of_part = kernel::costs_of(part); of_part.scores_at) {
-        const bool skips = fused || !of_part.hides;
-        const Shape S = a[*of_part.scores_at].shape();
-        const double share = share_seen(*kernel::place_of(part), S, costs.keys_in_lanes,
-                                        skips ? pair_by_pair(k, args) : std::nullopt, of_part.hides);
-        if (skips) seen = share;
+    if constexpr (!std::is_same_v<K, kernel::AnyKernel>) {
+      run(kernel::AnyKernel(k), args);
+    } else {
+      call();
+      const Work* known = memo_.find(k, args, tiles_);
+      Work work;
+      if (known == nullptr) {
+        const Work before = std::exchange(work_, {});
+        scores_ = {};
+        hides_ = is_placed_ = false;
+        add_call(k, args);
+        work = std::exchange(work_, before);
+        if (!is_placed_ || k.place() != nullptr) memo_.keep(k, args, tiles_, scores_, hides_, work);
+        known = &work;
       }
-      add_part(part, a, fused, seen, rates);
-    });
-    touch(k, args, fused);
+      span_ += known->seconds();
+      held_ = std::max(held_, resident_ + known->streamed);
+      work_ += *known;
+    }
   }
   template <class K>
   void modify(const K& k, std::span<const Arg> args) {
@@ -79,27 +80,53 @@ class Timed : public MachineFace<Timed> {
     const double before = span_;
     double longest = 0;
     for (index_t i = 0; i < n; ++i) {
-      const double started = time_.work_s(), inner = items_total_;
+      const double started = work_.seconds(), inner = items_total_;
       span_ = 0;
       body(*this, i);
       longest = std::max(longest, span_);
       // The work outside of inner loops is one more item.
-      if (const double rest = time_.work_s() - started - (items_total_ - inner); rest > kCallSeconds / 2)
+      if (const double rest = work_.seconds() - started - (items_total_ - inner); rest > kCallSeconds / 2)
         add_item(rest);
     }
     span_ = before + longest;
   }
 
-  const Time& time() const { return time_; }                   ///< time of one worker, without transfer
+  /// Time of one worker, without transfer.
+  Time time() const { return {.compute_s = work_.compute_s, .exp_s = work_.exp_s, .pass_s = work_.pass_s}; }
   double span() const { return span_; }                        ///< least seconds, with any number of workers
   const std::vector<double>& items() const { return items_; }  ///< seconds of the rounds of `each`
-  double macs() const { return macs_; }                        ///< multiply-adds of products
-  double touched() const { return touched_; }                  ///< words of tiles read and written, in all calls
+  double macs() const { return work_.macs; }                   ///< multiply-adds of products
+  double touched() const { return work_.touched; }             ///< words of tiles read and written, in all calls
   /// The share of the words across the border of fast memory that is copied into tiles or out of them.
-  double copied_share() const { return copied_ / std::max(1.0, copied_ + passed_); }
+  double copied_share() const { return copied_ / std::max(1.0, copied_ + work_.passed); }
   double held() const { return held_; }  ///< most words resident, with those that stream past in a call
 
  private:
+  void add_call(const kernel::AnyKernel& k, std::span<const Arg> args) {
+    bool fused = false;
+    double seen = 1;  // a composite skips what its mask hides
+    const kernel::Costs& costs = kernel::costs_of(k);
+    const bool by_parts = !runs_as_one_body(costs, args);
+    const Rates& rates = costs.multiplies_bf16 ? rates_ : without_bf16_;
+    kernel::for_parts(k, args, [&](const auto& part, std::span<const Arg> a) {
+      fused = !by_parts && kernel::name_of(part) != kernel::name_of(k);
+      if (by_parts) pack(a);
+      if (by_parts && kernel::macs(part, a) > 0)
+        work_.pass_s += static_cast<double>(panels(args[0].shape().rows)) * kPartSeconds;
+      if (const kernel::Costs& of_part = kernel::costs_of(part); of_part.scores_at) {
+        const bool skips = fused || !of_part.hides;
+        const Shape S = a[*of_part.scores_at].shape();
+        scores_ = S;
+        is_placed_ = true;
+        hides_ = hides_ || !kernel::place_of(part)->sees_all(S);
+        const double share = share_seen(*kernel::place_of(part), S, costs.keys_in_lanes,
+                                        skips ? pair_by_pair(k, args) : std::nullopt, of_part.hides);
+        if (skips) seen = share;
+      }
+      add_part(part, a, fused, seen, rates);
+    });
+    touch(k, args, fused);
+  }
   /// Rows that lie in vector lanes at a time.
   index_t panel() const { return index_t{kRegisterVectors} * rates_.lanes; }
   /// Implementations of composites take tiles that lie as they like them; the parts do the work for others, such as a
@@ -107,7 +134,7 @@ class Timed : public MachineFace<Timed> {
   bool runs_as_one_body(const kernel::Costs& costs, std::span<const Arg> args) const {
     if (!costs.packed) return true;
     const Arg& a = args[costs.packed->argument];
-    const Tile& tile = tiles_[static_cast<std::size_t>(a.depth)];
+    const HeldTile& tile = tiles_[static_cast<std::size_t>(a.depth)];
     if (costs.packed->or_few_rows && a.shape().rows <= rates_.lanes / 2) return true;
     return tile.layout == costs.packed->layout && a.shape().rows == tile.rows;
   }
@@ -115,7 +142,7 @@ class Timed : public MachineFace<Timed> {
   void pack(std::span<const Arg> args) {
     for (const Arg& a : args) {
       const auto words = static_cast<double>(a.shape().words());
-      add(time_.pass_s, pass_seconds(rates_, words, words * rates_.word_bytes));
+      work_.pass_s += pass_seconds(rates_, words, words * rates_.word_bytes);
     }
   }
   /// Panels that these rows take: a single vector that is left at the end joins the panel before it.
@@ -153,23 +180,23 @@ class Timed : public MachineFace<Timed> {
           words /= 2;
         }
         if (layout == Layout::value_pairs && args[0].shape().rows > rates_.lanes / 2)
-          add(time_.pass_s,
-              pass_seconds(rates_, (rates_.tile_rows > 1 ? kTurning : 2) * words, words * rates_.word_bytes));
+          work_.pass_s +=
+              pass_seconds(rates_, (rates_.tile_rows > 1 ? kTurning : 2) * words, words * rates_.word_bytes);
       }
       const kernel::Access access = kernel::access_of(k, i);
       if (args[i].kind == Arg::Kind::stream && args[i].block.array == SlowArray::bias) {
-        passed_ += words;  // each panel reads its own part alone (a single row is read by all, and is short)
+        work_.passed += words;  // each panel reads its own part alone (a single row is read by all, and is short)
         const index_t far = std::max<index_t>(0, args[i].shape().rows - kBiasRows);
-        add(time_.pass_s, static_cast<double>(far) * kFarRowSeconds);
+        work_.pass_s += static_cast<double>(far) * kFarRowSeconds;
       } else if (args[i].kind == Arg::Kind::stream) {
         streamed += words;
-        passed_ += access == kernel::Access::update ? 2 * words : words;
+        work_.passed += access == kernel::Access::update ? 2 * words : words;
       } else if (!fused || access != kernel::Access::write)  // what a fused one only writes, it has just used
-        touched_ += access == kernel::Access::update ? 2 * words : words;
+        work_.touched += access == kernel::Access::update ? 2 * words : words;
     }
-    add(time_.pass_s, (passes - 1) * kCallSeconds);
-    touched_ += (passes - 1) * streamed;  // read for each panel of rows; for the first, it is the schedule's I/O
-    held_ = std::max(held_, resident_ + streamed);
+    work_.pass_s += (passes - 1) * kCallSeconds;
+    work_.touched += (passes - 1) * streamed;  // read for each panel of rows; for the first, it is the schedule's I/O
+    work_.streamed = std::max(work_.streamed, streamed);
   }
   /// The backward pass holds f32 words, which it rounds for its products: 4 bytes are read, 2 are written.
   void round(std::span<const std::size_t> rounded, std::span<const Arg> args) {
@@ -178,18 +205,19 @@ class Timed : public MachineFace<Timed> {
     narrow(words);
   }
   /// f32 words become bf16.
-  void narrow(double words) { add(time_.pass_s, pass_seconds(rates_, 1.5 * words, words * rates_.word_bytes)); }
+  void narrow(double words) { work_.pass_s += pass_seconds(rates_, 1.5 * words, words * rates_.word_bytes); }
   void copy(const Block& b) {
     call();
     const double words = static_cast<double>(b.shape.words());
-    add(time_.pass_s, pass_seconds(rates_, words, words * rates_.word_bytes));
+    pass(pass_seconds(rates_, words, words * rates_.word_bytes));
   }
   void call() {
     if (++operations_ > most_) throw TooMany{};
-    add(time_.pass_s, kCallSeconds);
+    pass(kCallSeconds);
   }
-  void add(double& cause, double seconds) {
-    cause += seconds;
+  /// What is no kernel's.
+  void pass(double seconds) {
+    work_.pass_s += seconds;
     span_ += seconds;
   }
   void add_item(double seconds) {
@@ -253,31 +281,31 @@ class Timed : public MachineFace<Timed> {
     const Shape part{rows.size(), cols.size()};
     if (place.mask.pattern == nullptr || place.at(rows.begin, cols.begin).sees_all(part)) return;
     const auto words = static_cast<double>(part.words());
-    add(time_.pass_s,
-        pass_seconds(rates_, 4 * words, words * rates_.word_bytes) + static_cast<double>(part.cols) * kSightSeconds);
+    work_.pass_s +=
+        pass_seconds(rates_, 4 * words, words * rates_.word_bytes) + static_cast<double>(part.cols) * kSightSeconds;
   }
   template <class K>
   void add_part(const K& k, std::span<const Arg> args, bool fused, double seen, const Rates& rates) {
     const Shape out = args[0].shape();
     const double held = static_cast<double>(fused ? panel_words(args[0]) : out.words()) * rates_.word_bytes;
     const index_t macs = kernel::macs(k, args);
-    macs_ += static_cast<double>(macs);
+    work_.macs += static_cast<double>(macs);
     const bool plain = !kernel::may_have_implementation(k);
     if (macs > 0 && plain)
-      add(time_.compute_s,
-          static_cast<double>(macs) / rates_.portable_macs * (kernel::costs_of(k).finds_pairs ? kPairVisit : 1));
+      work_.compute_s +=
+          static_cast<double>(macs) / rates_.portable_macs * (kernel::costs_of(k).finds_pairs ? kPairVisit : 1);
     else if (macs > 0)
-      add(time_.compute_s,
+      work_.compute_s +=
           product_seconds(rates, out.rows, out.cols, static_cast<double>(macs) / static_cast<double>(out.words()), held,
-                          fused ? Lanes::better : Lanes::rows, seen));
+                          fused ? Lanes::better : Lanes::rows, seen);
     const index_t exps = kernel::exponentials(k, args);
     if (exps > 0)
-      add(time_.exp_s, seen * static_cast<double>(exps) /
-                           (plain ? rates_.portable_exps : rates_.exps));  // with its loads and stores, in L1
+      work_.exp_s += seen * static_cast<double>(exps) /
+                     (plain ? rates_.portable_exps : rates_.exps);  // with its loads and stores, in L1
     if (macs > 0 || fused || (exps > 0 && held <= static_cast<double>(rates_.levels.front().bytes))) return;
     double words = static_cast<double>(out.words());  // written; read below with the others
     kernel::for_args(k, args, [&](const Arg& a) { words += static_cast<double>(a.shape().words()); });
-    add(time_.pass_s, pass_seconds(rates_, words, held));
+    work_.pass_s += pass_seconds(rates_, words, held);
   }
 
   const Rates& rates_;
@@ -285,19 +313,16 @@ class Timed : public MachineFace<Timed> {
   std::size_t most_;
   bool pattern_;
   std::size_t operations_ = 0;
-  Time time_;
-  double macs_ = 0;
-  double touched_ = 0;
-  double copied_ = 0;  ///< words, into tiles and out of them
-  double passed_ = 0;  ///< words that come, or go, while a kernel works on them
+  Work work_;
+  CallMemo memo_;
+  // What the call that is added does with scores:
+  Shape scores_;
+  bool is_placed_ = false;  ///< do they lie somewhere?
+  bool hides_ = false;      ///< does its mask hide some of them?
+  double copied_ = 0;       ///< words, into tiles and out of them
   double held_ = 0;
   double resident_ = 0;
-  struct Tile {
-    double words;
-    index_t rows;
-    Layout layout;
-  };
-  std::vector<Tile> tiles_;
+  std::vector<HeldTile> tiles_;
   double span_ = 0;
   std::vector<double> items_;
   double items_total_ = 0;

@@ -104,7 +104,7 @@ TEST(Recipes, ClassesHaveTheShortestLengthsAndNoNumbersThatCostNoTime) {
   p.bias = std::array<index_t, 4>{7, 1, 1, 1000};
   const Problem one = class_of(p, 1).value();
   EXPECT_EQ(one.n_q, 768);
-  EXPECT_EQ(one.instances(), 4);
+  EXPECT_EQ(one.instances(), 16);  // of 56
   EXPECT_EQ(*one.bias, (std::array<index_t, 4>{1, 1, 1, 768}));
   one.validate();
   Problem other = p;

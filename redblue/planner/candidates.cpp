@@ -1,0 +1,112 @@
+#include "redblue/planner/candidates.hpp"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+
+#include "redblue/kernels/pair_by_pair.hpp"
+#include "redblue/masks/patterns.hpp"
+
+namespace redblue {
+
+namespace {
+
+/// Heads for each thread that do not leave one idle for long.
+constexpr index_t kFewHeads = 4;
+
+/// Queries that see the same keys lie in groups, and so do keys that the same queries see: the lengths of those groups
+/// that hold the most queries, and the most keys. 1 without a pattern.
+struct Alike {
+  index_t queries = 1, keys = 1;
+};
+Alike alike(const Problem& problem) {
+  std::map<index_t, index_t> queries, keys;  // by the length of their groups
+  const auto add = [](const RunLists& lists, std::map<index_t, index_t>& to) {
+    lists.for_groups([&](Range group, std::span<const Range>) { to[group.size()] += group.size(); });
+  };
+  for (std::size_t k = 0; k < problem.patterns.size(); ++k) {
+    add(problem.patterns[k], queries);
+    add(transposed(problem.patterns[k], problem.n_k), keys);
+  }
+  const auto usual = [](const std::map<index_t, index_t>& of) {
+    const auto most =
+        std::max_element(of.begin(), of.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+    return most == of.end() ? 1 : most->first;
+  };
+  return {usual(queries) * problem.group(), usual(keys)};
+}
+
+/// May kernels go pair by pair (kernels/pair_by_pair.hpp), and have all patterns few pairs, in short runs?
+bool are_scattered(const Problem& p, const model::Rates& rates) {
+  constexpr index_t kShare = 3, kRun = 8;
+  bool scattered = !p.patterns.empty() && !p.modifiers().any() && p.score == Score::softmax &&
+                   rates.isa != Isa::portable && !rates.multiplies_bf16 &&
+                   std::max(p.d, p.d_v) <= kernel::PairByPair::kMostWords;
+  for (std::size_t k = 0; scattered && k < p.patterns.size(); ++k) {
+    const Words pairs = count_of(p.patterns[k]);
+    scattered = kShare * pairs < Words(p.n_q) * p.n_k && pairs < kRun * Words(p.patterns[k].runs_held());
+  }
+  return scattered;
+}
+
+bool has_multiples(const plan::Options& o) { return o.multiple.query > 1 || o.multiple.key > 1; }
+
+}  // namespace
+
+std::vector<plan::Options> candidates(const Problem& problem, const plan::Options& options, const model::Rates& rates,
+                                      int share) {
+  plan::Options o = options;
+  o.M = std::max(Words(1), options.M / share);
+  if (has_multiples(options)) return {o};
+  std::vector<plan::Options> list;
+  const index_t panel = index_t{model::kRegisterVectors} * rates.lanes;
+  const index_t scores = std::min(panel, problem.n_q * problem.group());  // of one key, made at a time
+  const index_t bytes = rates.multiplies_bf16 ? 2 : static_cast<index_t>(rates.word_bytes);  // of a weight
+  // Scores of single pairs take no room in a cache, and rows with many keys lose less at their ends.
+  const bool scattered = are_scattered(problem, rates);
+  for (const index_t q : {panel, 4 * panel})
+    for (const index_t k : {16, 64, 128, 256, 512}) {
+      if (scattered ? k < 128 : scores * k * bytes > rates.levels.front().bytes) continue;
+      const Words passing = Words(k) * (problem.d + problem.d_v);
+      if (passing * 2 > options.M / share) continue;
+      o.M = options.M / share - passing;
+      o.multiple.query = q;
+      o.multiple.key = k;
+      // States of monomials in tiles: few coordinates and columns at a time move few words, many fill vectors.
+      for (const index_t f : {1, 16, 64}) {
+        if (f > 1 && (problem.approximation == nullptr || problem.approximation->terms(problem.d) == 0)) continue;
+        o.multiple.feature = std::lcm(options.multiple.feature, f);
+        list.push_back(o);
+      }
+    }
+  return list;
+}
+
+std::vector<plan::Options> blocks(const Problem& problem, const plan::Options& options, const model::Rates& rates,
+                                  int threads) {
+  std::vector<plan::Options> list;
+  if (has_multiples(options)) return list;
+  // Blocks of these many queries, and steps of these many keys, where `also` is for a step.
+  const auto block_of = [&](index_t queries, index_t keys, Words also) {
+    plan::Options o = options;
+    o.multiple.query = queries;
+    o.multiple.key = keys;
+    o.M = std::min(options.M, Words(queries) * (problem.d + problem.d_v + keys + 4) + also);
+    list.push_back(o);
+  };
+  // Under a pattern of blocks: tiles of one block, of which all queries see all keys. Gradients hold four tiles of
+  // keys.
+  if (const Alike a = alike(problem); std::min(a.queries, a.keys) >= rates.lanes)
+    block_of(a.queries, a.keys,
+             problem.op == Operation::forward ? Words(0)
+                                              : Words(a.keys) * (Words(2) * (problem.d + problem.d_v) + a.queries));
+  // Heads too few for all threads: as many blocks of queries, of one size, as keep them all at work.
+  if (threads > 1 && problem.instances() < kFewHeads * threads)
+    for (const index_t each : {1, 2, 4}) {
+      const index_t rows = ceil_div(problem.n_q * problem.group(), each * threads);
+      block_of(ceil_div(rows, rates.lanes) * rates.lanes, 128, 0);
+    }
+  return list;
+}
+
+}  // namespace redblue

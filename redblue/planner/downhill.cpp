@@ -1,0 +1,220 @@
+#include "redblue/planner/downhill.hpp"
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <tuple>
+#include <utility>
+
+#include "redblue/planner/candidates.hpp"
+#include "redblue/planner/modeller.hpp"
+#include "redblue/problem/cores.hpp"
+
+namespace redblue {
+
+namespace {
+
+using Spot = std::array<std::size_t, 3>;
+
+/// The options that candidates() has, by their spots.
+class Lattice {
+ public:
+  Lattice(const Problem& problem, const plan::Options& options, const model::Rates& rates) {
+    std::vector<std::pair<std::size_t, plan::Options>> all;
+    for (std::size_t s = 0; s < kShares.size(); ++s)
+      for (plan::Options& o : candidates(problem, options, rates, kShares[s])) all.emplace_back(s, std::move(o));
+    const auto values = [&](const auto& of) {
+      std::vector<index_t> list;
+      for (const auto& [s, o] : all) list.push_back(of(o));
+      std::ranges::sort(list);
+      list.erase(std::ranges::unique(list).begin(), list.end());
+      return list;
+    };
+    const auto query = [](const plan::Options& o) { return o.multiple.query; };
+    const auto key = [](const plan::Options& o) { return o.multiple.key; };
+    const std::vector<index_t> queries = values(query), keys = values(key);
+    const auto place = [](const std::vector<index_t>& list, index_t x) {
+      return static_cast<std::size_t>(std::ranges::lower_bound(list, x) - list.begin());
+    };
+    for (auto& [s, o] : all) {
+      const Spot spot{s, place(queries, query(o)), place(keys, key(o))};
+      options_.emplace(spot, std::move(o));
+    }
+  }
+
+  /// With this share of M the longest blocks of queries, in steps of 128 keys or of the most below: what wins most
+  /// often.
+  std::optional<Spot> first(std::size_t share) const {
+    constexpr index_t kKeys = 128;
+    std::optional<Spot> best;
+    for (const auto& [spot, o] : options_)
+      if (spot[0] == share && o.multiple.key <= kKeys) best = spot;
+    return best;
+  }
+  const plan::Options* at(const Spot& spot) const {
+    const auto found = options_.find(spot);
+    return found == options_.end() ? nullptr : &found->second;
+  }
+
+ private:
+  std::map<Spot, plan::Options> options_;
+};
+
+bool is_faster(const plan::Row& a, const plan::Row& b) {
+  return std::make_tuple(a.time->total_s, a.io.total()) < std::make_tuple(b.time->total_s, b.io.total());
+}
+
+/// Drops all but the fastest `most` rows, and those that take more than `factor` times the time of the fastest.
+void keep_close(std::vector<plan::Row>& rows, double factor, std::size_t most) {
+  std::ranges::sort(rows, is_faster);
+  std::erase_if(rows,
+                [limit = factor * rows.front().time->total_s](const plan::Row& r) { return r.time->total_s > limit; });
+  if (rows.size() > most) rows.resize(most);
+}
+
+/// Rows of a problem with their times; each row is timed once.
+class Search {
+ public:
+  Search(const Problem& problem, const plan::Options& options, const TimeOptions& time)
+      : problem_(problem),
+        threads_(time.threads),
+        x_(plan::sizes_of(problem, options)),
+        modeller_(problem, options, time, operations_that_tell(problem)),
+        lattice_(problem, options, modeller_.rates()) {}
+
+  /// Where searches begin. Under a window also with short blocks of queries: long ones form many scores in vain.
+  std::vector<Spot> starts() const {
+    std::vector<Spot> list;
+    for (const std::size_t share : {std::size_t{0}, kShares.size() - 1})
+      if (share == 0 || !x_.mask.from_first_key())
+        if (const auto spot = lattice_.first(share)) list.push_back(*spot);
+    return list;
+  }
+
+  /// The rows at a spot that may be chosen.
+  std::vector<plan::Row> rows(const Spot& spot) {
+    std::vector<plan::Row> list = plan::rows_that_fit(problem_, *lattice_.at(spot), x_);
+    std::erase_if(list,
+                  [](const plan::Row& r) { return !r.algorithm->traits.stable || r.algorithm->traits.own_softmax; });
+    for (plan::Row& row : list) time(row);
+    return list;
+  }
+  /// Goes from spot to spot while that makes the schedule faster; the spot where it ends, none where nothing fits.
+  std::optional<std::pair<Spot, plan::Row>> downhill(const Contender& from) {
+    Spot spot = from.spot;
+    if (lattice_.at(spot) == nullptr) spot = lattice_.first(0).value_or(spot);
+    std::optional<plan::Row> best = row_at(spot, from.schedule);
+    if (!best) return std::nullopt;
+    for (Spot next = spot;; spot = next) {
+      for (std::size_t axis = 0; axis < spot.size(); ++axis)
+        for (const int step : {-1, 1})
+          for (Spot other = spot;;) {                       // over spots with the same tiles
+            other[axis] += static_cast<std::size_t>(step);  // below 0 there is no such spot
+            std::optional<plan::Row> row = row_at(other, from.schedule);
+            if (!row || is_faster(*best, *row)) break;
+            if (is_faster(*row, *best)) {
+              best = std::move(row);
+              next = other;
+              break;
+            }
+          }
+      if (next == spot) return std::pair(spot, std::move(*best));
+    }
+  }
+  /// Also with blocks of a size that the problem suggests.
+  void try_blocks(const plan::Options& options, std::string_view schedule) {
+    for (const plan::Options& o : blocks(problem_, options, modeller_.rates(), threads_)) row_of(o, schedule);
+  }
+  /// All rows that were timed.
+  std::vector<plan::Row> met() && { return std::move(met_); }
+
+ private:
+  std::optional<plan::Row> row_at(const Spot& spot, std::string_view schedule) {
+    const plan::Options* o = lattice_.at(spot);
+    return o == nullptr ? std::nullopt : row_of(*o, schedule);
+  }
+  std::optional<plan::Row> row_of(plan::Options o, std::string_view schedule) {
+    o.schedule = schedule;
+    std::vector<plan::Row> list = plan::rows_that_fit(problem_, o, x_);
+    if (list.empty()) return std::nullopt;
+    time(list.front());
+    return std::move(list.front());
+  }
+  void time(plan::Row& row) {
+    const auto same = [&](const plan::Row& r) { return r.schedule == row.schedule && r.tiling == row.tiling; };
+    if (const auto found = std::ranges::find_if(met_, same); found != met_.end()) {
+      row.time = found->time;
+    } else {
+      row.time = modeller_.time_of(row);
+      met_.push_back(row);
+    }
+  }
+
+  const Problem& problem_;
+  int threads_;
+  Sizes x_;
+  Modeller modeller_;
+  Lattice lattice_;
+  std::vector<plan::Row> met_;
+};
+
+}  // namespace
+
+std::size_t operations_that_tell(const Problem& problem) { return problem.masked() ? 600 : 200; }
+
+std::vector<Contender> contenders_for(const Problem& problem, const plan::Options& options, const TimeOptions& time) {
+  constexpr double kMayWin = 1.3;  // of the time with the tiles that all begin with
+  constexpr double kClose = 1.05;  // of that with tiles of their own
+  const std::size_t kMost = time.threads > 1 ? 5 : 3;
+  const CoreMemo memo;
+  Search search(problem, options, time);
+  std::vector<std::pair<plan::Row, Spot>> rows;  // of each schedule the fastest
+  for (const Spot& spot : search.starts())
+    for (plan::Row& row : search.rows(spot)) {
+      const auto same = [&](const auto& r) { return r.first.schedule == row.schedule; };
+      if (const auto found = std::ranges::find_if(rows, same); found == rows.end())
+        rows.emplace_back(std::move(row), spot);
+      else if (is_faster(row, found->first))
+        *found = {std::move(row), spot};
+    }
+  if (rows.empty()) return {};
+  std::ranges::stable_sort(rows, [](const auto& a, const auto& b) { return is_faster(a.first, b.first); });
+  const double may_win = kMayWin * rows.front().first.time->total_s;
+  std::erase_if(rows, [&](const auto& r) { return r.first.time->total_s > may_win; });
+  // Schedules that take the same time and words with these tiles do so with others, but for what several threads share.
+  const auto alike = [&](const auto& a, const auto& b) {
+    return time.threads == 1 && a.first.time->total_s == b.first.time->total_s &&
+           a.first.io.total() == b.first.io.total();
+  };
+  rows.erase(std::ranges::unique(rows, alike).begin(), rows.end());
+  if (rows.size() > kMost) rows.resize(kMost);
+  std::vector<std::pair<double, Contender>> list;
+  for (const auto& [row, spot] : rows)
+    if (const auto end = search.downhill({row.schedule, spot}))
+      list.emplace_back(end->second.time->total_s, Contender{row.schedule, end->first});
+  const double least = std::ranges::min_element(list, {}, [](const auto& c) { return c.first; })->first;
+  std::vector<Contender> close;
+  for (const auto& [seconds, contender] : list)
+    if (seconds <= kClose * least) close.push_back(contender);
+  return close;
+}
+
+std::optional<plan::Row> fastest_of(const std::vector<Contender>& contenders, const Problem& problem,
+                                    const plan::Options& options, const TimeOptions& time) {
+  constexpr double kClose = 1.05;
+  constexpr std::size_t kFinalists = 3, kLonger = 4;
+  const CoreMemo memo;
+  Search search(problem, options, time);
+  for (const Contender& c : contenders)
+    if (search.downhill(c)) search.try_blocks(options, c.schedule);
+  std::vector<plan::Row> finalists = std::move(search).met();
+  if (finalists.empty()) return std::nullopt;
+  keep_close(finalists, kClose, kFinalists);
+  if (finalists.size() > 1) {  // longer walks
+    Modeller modeller(problem, options, time, kLonger * operations_that_tell(problem));
+    for (plan::Row& row : finalists) row.time = modeller.time_of(row);
+  }
+  return *std::ranges::min_element(finalists, is_faster);
+}
+
+}  // namespace redblue

@@ -1,0 +1,84 @@
+#include "redblue/planner/call_memo.hpp"
+
+#include <gtest/gtest.h>
+
+#include <array>
+
+#include "redblue/kernels/attention.hpp"
+#include "redblue/kernels/kinds.hpp"
+
+namespace redblue::model {
+namespace {
+
+constexpr index_t kRows = 4, kKeys = 8, kFeatures = 3;
+
+/// A step of attention to a tile of scores at (row, col) under this mask.
+class CallMemoTest : public testing::Test {
+ protected:
+  static kernel::OnlineAttention step(Mask mask, index_t row, index_t col) {
+    kernel::OnlineAttention k{};
+    k.scores.place = {mask, row, col};
+    return k;
+  }
+  static std::array<Arg, 9> operands(index_t rows = kRows) {
+    const auto tile = [](index_t depth, SlowArray a, Shape s) {
+      return Arg{Arg::Kind::tile, depth, {.array = a, .shape = s}};
+    };
+    return {tile(3, SlowArray::S, {rows, kKeys}),
+            tile(1, SlowArray::O, {rows, kFeatures}),
+            tile(2, SlowArray::lse, {rows, 1}),
+            tile(2, SlowArray::lse, {rows, 1}),
+            tile(0, SlowArray::Q, {rows, kFeatures}),
+            Arg::streaming({.array = SlowArray::K, .shape = {kKeys, kFeatures}}),
+            Arg::streaming({.array = SlowArray::V, .shape = {kKeys, kFeatures}}),
+            kNoWords,
+            kNoWords};
+  }
+  const Work* find(const kernel::OnlineAttention& k, index_t rows = kRows) {
+    return memo_.find(kernel::AnyKernel(k), operands(rows), tiles_);
+  }
+  void keep(const kernel::OnlineAttention& k, bool hides, double seconds) {
+    memo_.keep(kernel::AnyKernel(k), operands(), tiles_, {kRows, kKeys}, hides, {.compute_s = seconds});
+  }
+
+  CallMemo memo_;
+  std::array<HeldTile, 4> tiles_{};
+};
+
+constexpr Mask kCausal{.hi = 1};
+
+TEST_F(CallMemoTest, CallsAsFarFromTheDiagonalAreAlike) {
+  keep(step(kCausal, 16, 12), true, 3);
+  ASSERT_NE(find(step(kCausal, 16, 12)), nullptr);
+  EXPECT_EQ(find(step(kCausal, 116, 112))->compute_s, 3);
+  EXPECT_EQ(find(step(kCausal, 117, 112)), nullptr);
+  EXPECT_EQ(find(step(kCausal, 116, 0)), nullptr);  // it sees all
+  EXPECT_EQ(find(step({}, 16, 12)), nullptr);
+}
+
+TEST_F(CallMemoTest, CallsThatSeeAllAreAlikeWhereverTheyAre) {
+  keep(step(kCausal, 16, 0), false, 2);
+  for (const index_t row : {8, 9, 1000}) {
+    ASSERT_NE(find(step(kCausal, row, 0)), nullptr) << row;
+    EXPECT_EQ(find(step(kCausal, row, 0))->compute_s, 2);
+  }
+  EXPECT_NE(find(step({}, 0, 5)), nullptr);
+  EXPECT_EQ(find(step(kCausal, 6, 0)), nullptr);  // its first row does not see the last column
+}
+
+TEST_F(CallMemoTest, OtherShapesAndTilesAreOtherCalls) {
+  keep(step({}, 0, 0), false, 1);
+  EXPECT_NE(find(step({}, 0, 0)), nullptr);
+  EXPECT_EQ(find(step({}, 0, 0), kRows + 1), nullptr);
+  tiles_[0].layout = Layout::query_panels;
+  EXPECT_EQ(find(step({}, 0, 0)), nullptr);
+}
+
+TEST_F(CallMemoTest, PrefixesDependOnMoreThanTheDiagonal) {
+  constexpr Mask kPrefix{.hi = 1, .prefix = 20};
+  keep(step(kPrefix, 16, 18), true, 1);
+  EXPECT_EQ(find(step(kPrefix, 16, 18)), nullptr);
+}
+
+}  // namespace
+}  // namespace redblue::model
