@@ -19,6 +19,7 @@
 #include "pickling.hpp"
 #include "redblue/fastest.hpp"
 #include "redblue/plan.hpp"
+#include "redblue/problem.hpp"
 #include "run.hpp"
 
 namespace redblue::python {
@@ -136,7 +137,7 @@ nb::dict memory_of_run(const NamedPlan& p) {
 
 DType dtype_named(const std::string& name) {
   if (const auto found = dtype_from_name(name)) return *found;
-  throw InvalidProblem(fmt::format("type '{}': give f64, f32, f16 or bf16", name));
+  throw InvalidProblem(fmt::format("type '{}': {}", name, value_choice(name, {"f64", "f32", "f16", "bf16"})));
 }
 
 }  // namespace

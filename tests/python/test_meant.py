@@ -222,3 +222,9 @@ def test_a_plan_says_its_mask():
     windowed = redblue.plan(n=64, d=8, memory="2KiB", window=(8, 0), dtype="bf16")
     assert windowed.mask == "window 8,0" and f" of {2048:,} bytes" in repr(windowed)
     assert f"formula and footprint {windowed.io} {windowed.bytes} {windowed.footprint_bytes}" in " ".join(windowed.loop_nest.split())
+
+
+@pytest.mark.parametrize("name, type_here", [("float32", "f32"), ("bfloat16", "bf16"), ("half", "f16"), ("double", "f64")])
+def test_types_that_others_name_otherwise(name, type_here):
+    with pytest.raises(redblue.InvalidProblem, match=f"type '{name}': did you mean {type_here}?"):
+        redblue.plan(n=8, d=4, dtype=name)
