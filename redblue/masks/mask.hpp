@@ -117,11 +117,14 @@ struct Place {
 
  private:
   bool hides_none(Shape s) const {
-    bool all = row + s.rows <= mask.pattern->n_q();
-    mask.pattern->rows().for_groups({row, row + s.rows}, [&](Range, std::span<const Range> runs) {
-      all = all &&
-            std::ranges::any_of(runs, [&](const Range& run) { return run.begin <= col && col + s.cols <= run.end; });
-    });
+    const auto sees_all_of = [&](std::span<const Range> runs) {
+      return std::ranges::any_of(runs, [&](const Range& run) { return run.begin <= col && col + s.cols <= run.end; });
+    };
+    const RunLists& rows = mask.pattern->rows();
+    // Most tiles that hide something hide it in their first row.
+    bool all = row + s.rows <= mask.pattern->n_q() && (s.rows == 0 || sees_all_of(rows.of(row)));
+    if (all)
+      rows.for_groups({row, row + s.rows}, [&](Range, std::span<const Range> runs) { all = all && sees_all_of(runs); });
     return all;
   }
 };

@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <tuple>
@@ -219,6 +220,7 @@ class Pattern : public std::enable_shared_from_this<Pattern> {
   std::vector<index_t> pairs_before_key_;  ///< the same of keys, where is_intervals()
   mutable std::mutex mutex_;               ///< of what is kept
   mutable Cuts row_cuts_, key_cuts_;
+  mutable std::optional<std::vector<index_t>> row_ends_, key_ends_;  ///< where neighbours cease to see alike
   mutable std::map<std::pair<std::string_view, Key>, std::any> found_;
 };
 

@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <optional>
+#include <vector>
 
 #include "redblue/masks/pattern.hpp"
 
@@ -88,23 +90,29 @@ bool see_alike(std::span<const Range> a, std::span<const Range> b) {
   return different <= 2;
 }
 
-/// Where blocks of at most `size` begin that end where neighbours cease to see alike: as many whole groups of alike
-/// ones as there is room for, and groups that are larger from their first one on. And the end.
-std::vector<index_t> cut_at_ends(const RunLists& lists, index_t size) {
+/// Where neighbours cease to see alike, and the end.
+std::vector<index_t> ends_of_alike(const RunLists& lists) {
+  std::vector<index_t> ends;
+  std::span<const Range> before;
+  lists.for_groups([&](Range same, std::span<const Range> runs) {
+    if (same.begin > 0 && !see_alike(before, runs)) ends.push_back(same.begin);
+    before = runs;
+  });
+  ends.push_back(lists.size());
+  return ends;
+}
+
+/// Where blocks of at most `size` begin that end at these ends: as many whole groups of alike ones as there is room
+/// for, and groups that are larger from their first one on. And the end.
+std::vector<index_t> cut_at_ends(const std::vector<index_t>& ends, index_t size) {
   std::vector<index_t> begins{0};
   index_t alike = 0;  // where the group begins
-  const auto end_group = [&](index_t end) {
+  for (const index_t end : ends) {
     if (end - begins.back() > size && alike > begins.back()) begins.push_back(alike);
     while (end - begins.back() > size) begins.push_back(begins.back() + size);
     alike = end;
-  };
-  std::span<const Range> before;
-  lists.for_groups([&](Range same, std::span<const Range> runs) {
-    if (same.begin > 0 && !see_alike(before, runs)) end_group(same.begin);
-    before = runs;
-  });
-  end_group(lists.size());
-  begins.push_back(lists.size());
+  }
+  begins.push_back(ends.back());
   return begins;
 }
 
@@ -133,7 +141,10 @@ Pattern::Cut Pattern::cheapest_cut(index_t size, bool rows) const {
     best.visits = visits;
   };
   if (cut.size() % size != 0) consider({}, {cut.size(), size, !rows});
-  std::vector<index_t> begins = cut_at_ends(cut, size);
+  std::optional<std::vector<index_t>>& ends = rows ? row_ends_ : key_ends_;
+  if (!ends) ends = ends_of_alike(cut);
+  if (std::ssize(*ends) == cut.size()) return best;  // no two are alike: these blocks end anywhere
+  std::vector<index_t> begins = cut_at_ends(*ends, size);
   // Formulas take the largest block for one of `size` that meets something, as those at either end do.
   const Blocks at_ends{cut.size(), size, false, begins};
   bool whole = false;

@@ -79,7 +79,7 @@ class Search {
       : problem_(problem),
         threads_(time.threads),
         x_(plan::sizes_of(problem, options)),
-        modeller_(problem, options, time, operations_that_tell(problem)),
+        modeller_(problem, options, time),
         lattice_(problem, options, modeller_.rates()) {}
 
   /// Where searches begin. Under a window also with short blocks of queries: long ones form many scores in vain.
@@ -126,7 +126,12 @@ class Search {
     for (const plan::Options& o : blocks(problem_, options, modeller_.rates(), threads_)) row_of(o, schedule);
   }
   /// All rows that were timed.
-  std::vector<plan::Row> met() && { return std::move(met_); }
+  const std::vector<plan::Row>& met() const { return met_; }
+  /// The time of a row after a longer walk.
+  model::Time longer(const plan::Row& row) {
+    constexpr std::size_t kLonger = 4;
+    return modeller_.time_of(row, kLonger * operations_that_tell(problem_));
+  }
 
  private:
   std::optional<plan::Row> row_at(const Spot& spot, std::string_view schedule) {
@@ -145,7 +150,7 @@ class Search {
     if (const auto found = std::ranges::find_if(met_, same); found != met_.end()) {
       row.time = found->time;
     } else {
-      row.time = modeller_.time_of(row);
+      row.time = modeller_.time_of(row, operations_that_tell(problem_));
       met_.push_back(row);
     }
   }
@@ -202,17 +207,16 @@ std::vector<Contender> contenders_for(const Problem& problem, const plan::Option
 std::optional<plan::Row> fastest_of(const std::vector<Contender>& contenders, const Problem& problem,
                                     const plan::Options& options, const TimeOptions& time) {
   constexpr double kClose = 1.05;
-  constexpr std::size_t kFinalists = 3, kLonger = 4;
+  constexpr std::size_t kFinalists = 3;
   const CoreMemo memo;
   Search search(problem, options, time);
   for (const Contender& c : contenders)
     if (search.downhill(c)) search.try_blocks(options, c.schedule);
-  std::vector<plan::Row> finalists = std::move(search).met();
+  std::vector<plan::Row> finalists = search.met();
   if (finalists.empty()) return std::nullopt;
   keep_close(finalists, kClose, kFinalists);
   if (finalists.size() > 1) {  // longer walks
-    Modeller modeller(problem, options, time, kLonger * operations_that_tell(problem));
-    for (plan::Row& row : finalists) row.time = modeller.time_of(row);
+    for (plan::Row& row : finalists) row.time = search.longer(row);
   }
   return *std::ranges::min_element(finalists, is_faster);
 }

@@ -85,6 +85,19 @@ Words fast_memory_of(const Hardware& hardware, DType compute) {
 
 namespace {
 
+/// Operations of a short walk.
+constexpr std::size_t kBriefWalk = 500;
+
+/// Walks rows further whose time after a short walk may be that of the fastest.
+void walk_further(Modeller& modeller, std::vector<plan::Row>& rows) {
+  constexpr double kMayWin = 1.5;
+  if (rows.empty()) return;
+  const auto seconds = [](const plan::Row& r) { return r.time->total_s; };
+  const double most = kMayWin * seconds(*std::ranges::min_element(rows, {}, seconds));
+  for (plan::Row& row : rows)
+    if (seconds(row) <= most) row.time = modeller.time_of(row);
+}
+
 plan::Plan fastest_in_order(const Problem& problem, const plan::Options& given, const TimeOptions& time) {
   plan::Options options = given;
   if (options.M == 0) options.M = fast_memory_of(time.hardware, time.dtype);
@@ -96,6 +109,8 @@ plan::Plan fastest_in_order(const Problem& problem, const plan::Options& given, 
   alone.forward_given = true;                          // what runs before does not matter to the tilings
   plan::Plan plan = plan::make_plan(alone, uncapped);  // refuses what cannot be done
   Modeller modeller(problem, options, time);
+  // Under patterns walks take long: short ones tell which tilings may win, and the others are not walked any further.
+  const bool brief = !problem.patterns.empty();
   const plan::Row fewest_words = plan.row();
   plan.problem = problem;
   plan.options = options;
@@ -103,7 +118,7 @@ plan::Plan fastest_in_order(const Problem& problem, const plan::Options& given, 
   std::vector<plan::Row> considered;
   const auto consider = [&](plan::Row& row) {
     if (std::ranges::any_of(considered, [&](const plan::Row& r) { return is_same(r, row); })) return;
-    row.time = modeller.time_of(row);
+    row.time = modeller.time_of(row, brief ? kBriefWalk : 0);
     considered.push_back(std::move(row));
   };
   for (plan::Row& row : std::exchange(plan.rows, {})) consider(row);
@@ -119,6 +134,7 @@ plan::Plan fastest_in_order(const Problem& problem, const plan::Options& given, 
     plan::Row row = plan::make_plan(alone, options).row();  // lists of pairs may keep it
     consider(row);
   }
+  if (brief) walk_further(modeller, considered);
   const auto by_time = [](const plan::Row& a, const plan::Row& b) {
     return std::make_tuple(a.time->total_s, a.io.total()) < std::make_tuple(b.time->total_s, b.io.total());
   };

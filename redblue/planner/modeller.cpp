@@ -38,12 +38,10 @@ constexpr double kUnknownShare = 1.0 / 16;
 
 class Modeller::Walks {
  public:
-  Walks(const Problem& problem, const plan::Options& options, const TimeOptions& time, std::size_t most)
+  Walks(const Problem& problem, const plan::Options& options, const TimeOptions& time)
       : problem_(problem),
         options_(options),
         time_(time),
-        most_(most > 0 ? most : most_operations(problem)),
-        independent_(independent(problem)),
         rates_(model::rates_of(time.hardware, time.isa.value_or(model::largest_isa(time.hardware)), time.dtype)) {
     if (time.threads < 1 || time.threads > kMostCores)
       throw InvalidProblem(fmt::format("threads = {}: give a number from 1 to {}", time.threads, kMostCores));
@@ -59,15 +57,16 @@ class Modeller::Walks {
         for (const index_t size : shape_of(problem, a)) words *= static_cast<double>(size);
         tensor_bytes_ += words * static_cast<double>(widths_.width[index_of(a)]);
       }
-    if (const auto sequences = problem.sizes().sequences; sequences != nullptr && sequences->reordered())
-      copies_s_ = copy_seconds(2 * tensor_bytes_);
+    const Sizes x = problem.sizes();
+    independent_ = independent(problem, x);
+    if (x.sequences != nullptr && x.sequences->reordered()) copies_s_ = copy_seconds(2 * tensor_bytes_);
   }
 
   const model::Rates& rates() const { return rates_; }
 
   /// The row on its own, for all instances.
-  model::Time time_of(const plan::Row& row) {
-    const Walk walk = walk_of(row);
+  model::Time time_of(const plan::Row& row, std::size_t most) {
+    const Walk walk = walk_of(row, most > 0 ? most : most_operations(problem_));
     const double alone = walk.timed.time().work_s() * walk.times;
     // The last of sequences of mixed lengths begins a round of its own, however short it is.
     const auto copies = static_cast<index_t>(std::ceil(std::clamp(walk.times - 1e-6, 1.0, 1e15)));
@@ -110,8 +109,7 @@ class Modeller::Walks {
   }
 
   /// Sequences do not wait for each other.
-  static double independent(const Problem& problem) {
-    const Sizes x = problem.sizes();
+  static double independent(const Problem& problem, const Sizes& x) {
     const auto pieces = static_cast<double>(std::max<std::size_t>(1, sequences_of(x).size()));
     return pieces * static_cast<double>(problem.instances()) / static_cast<double>(batches_of(x));
   }
@@ -212,13 +210,12 @@ class Modeller::Walks {
     return Patterns(std::move(list));
   }
 
-  Walk walk_of(const plan::Row& row) {
+  Walk walk_of(const plan::Row& row, std::size_t most) {
     plan::Plan part;
     part.problem = head_for(row);
     part.rows = {row};
     const double macs = row.flops.to_double() / 2,
                  head_macs = row.algorithm->macs(part.problem.sizes(), row.tiling).to_double();
-    std::size_t most = most_;
     if (row.algorithm->traits.lists_pairs) most *= kMorePairs;
     for (double left = 1;;) {  // share of one head that is walked
       model::Timed timed(rates_, most, !part.problem.patterns.empty());
@@ -379,9 +376,9 @@ class Modeller::Walks {
   const Problem& problem_;
   const plan::Options& options_;
   const TimeOptions& time_;
-  std::size_t most_;      ///< operations of a walk
-  plan::Options widths_;  ///< of words in slow memory: those of the options, or of the tensors' type
-  double independent_;    ///< sequences of all heads
+  std::size_t most_;        ///< operations of a walk
+  plan::Options widths_;    ///< of words in slow memory: those of the options, or of the tensors' type
+  double independent_ = 1;  ///< sequences of all heads
   model::Rates rates_;
   double tensor_bytes_ = 0;
   double copies_s_ = 0;  ///< of inputs and outputs, where the run takes queries and keys in an order of their own
@@ -389,12 +386,12 @@ class Modeller::Walks {
   std::map<std::tuple<const RunLists*, index_t, index_t, bool>, Patterns> parts_;  ///< of patterns, made by part_of
 };
 
-Modeller::Modeller(const Problem& problem, const plan::Options& options, const TimeOptions& time, std::size_t most)
-    : walks_(std::make_unique<Walks>(problem, options, time, most)) {}
+Modeller::Modeller(const Problem& problem, const plan::Options& options, const TimeOptions& time)
+    : walks_(std::make_unique<Walks>(problem, options, time)) {}
 Modeller::~Modeller() = default;
 
 const model::Rates& Modeller::rates() const { return walks_->rates(); }
-model::Time Modeller::time_of(const plan::Row& row) { return walks_->time_of(row); }
+model::Time Modeller::time_of(const plan::Row& row, std::size_t most) { return walks_->time_of(row, most); }
 
 model::Time modelled_time(const plan::Plan& plan, const TimeOptions& time) {
   model::Time t = Modeller(plan.problem, plan.options, time).time_of(plan.row());

@@ -10,16 +10,15 @@ namespace redblue {
 /// Problem, options and time must outlive it.
 class Modeller {
  public:
-  /// `most`: a walk of a row takes this many operations at most, and then stands for the rest. 0: as many as make a
-  /// plan's time good to some per cent.
-  Modeller(const Problem& problem, const plan::Options& options, const TimeOptions& time, std::size_t most = 0);
+  Modeller(const Problem& problem, const plan::Options& options, const TimeOptions& time);
   ~Modeller();
   Modeller(const Modeller&) = delete;
   Modeller& operator=(const Modeller&) = delete;
 
   const model::Rates& rates() const;
-  /// The row on its own, for all instances.
-  model::Time time_of(const plan::Row& row);
+  /// The row on its own, for all instances. A walk of `most` operations at most stands for the rest; of 0: of as many
+  /// as make the time good to some per cent.
+  model::Time time_of(const plan::Row& row, std::size_t most = 0);
 
  private:
   class Walks;

@@ -204,7 +204,7 @@ void Recipes::Recipe::choose(const std::vector<Contender>& contenders, const Pro
       if (!schedule->allows(x, tiles)) return;
       const std::vector<plan::Row> rows = plan::rows_that_fit(other, with_tiles(options, schedule->name, tiles), x);
       if (rows.empty()) return;
-      seconds += Modeller(other, options, time, operations_that_tell(other)).time_of(rows.front()).total_s;
+      seconds += Modeller(other, options, time).time_of(rows.front(), operations_that_tell(other)).total_s;
     }
     if (least && *least <= seconds) return;
     least = seconds;

@@ -118,9 +118,10 @@ class Timed : public MachineFace<Timed> {
         const Shape S = a[*of_part.scores_at].shape();
         scores_ = S;
         is_placed_ = true;
-        hides_ = hides_ || !kernel::place_of(part)->sees_all(S);
-        const double share = share_seen(*kernel::place_of(part), S, costs.keys_in_lanes,
-                                        skips ? pair_by_pair(k, args) : std::nullopt, of_part.hides);
+        const Place& place = *kernel::place_of(part);
+        hides_ = hides_ || place.mask.is_listed() || !place.sees_all(S);
+        const double share =
+            share_seen(place, S, costs.keys_in_lanes, skips ? pair_by_pair(k, args) : std::nullopt, of_part.hides);
         if (skips) seen = share;
       }
       add_part(part, a, fused, seen, rates);
