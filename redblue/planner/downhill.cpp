@@ -82,18 +82,20 @@ class Search {
         modeller_(problem, options, time),
         lattice_(problem, options, modeller_.rates()) {}
 
-  /// Where searches begin. Under a window also with short blocks of queries: long ones form many scores in vain.
+  /// Where searches begin. Under a window also with short blocks of queries, for long ones form many scores in vain,
+  /// and with several threads, for long ones leave some idle.
   std::vector<Spot> starts() const {
     std::vector<Spot> list;
-    for (const std::size_t share : {std::size_t{0}, kShares.size() - 1})
-      if (share == 0 || !x_.mask.from_first_key())
+    for (std::size_t share = 0; share < kShares.size(); ++share)
+      if (share == 0 || threads_ > 1 || (share == kShares.size() - 1 && !x_.mask.from_first_key()))
         if (const auto spot = lattice_.first(share)) list.push_back(*spot);
     return list;
   }
 
   /// The rows at a spot that may be chosen.
-  std::vector<plan::Row> rows(const Spot& spot) {
-    std::vector<plan::Row> list = plan::rows_that_fit(problem_, *lattice_.at(spot), x_);
+  std::vector<plan::Row> rows(const Spot& spot) { return rows(*lattice_.at(spot)); }
+  std::vector<plan::Row> rows(const plan::Options& o) {
+    std::vector<plan::Row> list = plan::rows_that_fit(problem_, o, x_);
     std::erase_if(list,
                   [](const plan::Row& r) { return !r.algorithm->traits.stable || r.algorithm->traits.own_softmax; });
     for (plan::Row& row : list) time(row);
@@ -121,16 +123,19 @@ class Search {
       if (next == spot) return std::pair(spot, std::move(*best));
     }
   }
-  /// Also with blocks of a size that the problem suggests.
+  /// Options for blocks of a size that the problem suggests.
+  std::vector<plan::Options> suggested(const plan::Options& options) const {
+    return blocks(problem_, options, modeller_.rates(), threads_);
+  }
   void try_blocks(const plan::Options& options, std::string_view schedule) {
-    for (const plan::Options& o : blocks(problem_, options, modeller_.rates(), threads_)) row_of(o, schedule);
+    for (const plan::Options& o : suggested(options)) row_of(o, schedule);
   }
   /// All rows that were timed.
   const std::vector<plan::Row>& met() const { return met_; }
   /// The time of a row after a longer walk.
   model::Time longer(const plan::Row& row) {
     constexpr std::size_t kLonger = 4;
-    return modeller_.time_of(row, kLonger * operations_that_tell(problem_));
+    return modeller_.time_of(row, kLonger * operations_that_tell(problem_, threads_));
   }
 
  private:
@@ -150,7 +155,7 @@ class Search {
     if (const auto found = std::ranges::find_if(met_, same); found != met_.end()) {
       row.time = found->time;
     } else {
-      row.time = modeller_.time_of(row, operations_that_tell(problem_));
+      row.time = modeller_.time_of(row, operations_that_tell(problem_, threads_));
       met_.push_back(row);
     }
   }
@@ -165,7 +170,10 @@ class Search {
 
 }  // namespace
 
-std::size_t operations_that_tell(const Problem& problem) { return problem.masked() ? 600 : 200; }
+std::size_t operations_that_tell(const Problem& problem, int threads) {
+  if (threads > 1) return 1'000;
+  return problem.masked() ? 600 : 200;
+}
 
 std::vector<Contender> contenders_for(const Problem& problem, const plan::Options& options, const TimeOptions& time) {
   constexpr double kMayWin = 1.3;  // of the time with the tiles that all begin with
@@ -174,14 +182,19 @@ std::vector<Contender> contenders_for(const Problem& problem, const plan::Option
   const CoreMemo memo;
   Search search(problem, options, time);
   std::vector<std::pair<plan::Row, Spot>> rows;  // of each schedule the fastest
-  for (const Spot& spot : search.starts())
-    for (plan::Row& row : search.rows(spot)) {
+  const auto add = [&](std::vector<plan::Row> some, const Spot& spot) {
+    for (plan::Row& row : some) {
       const auto same = [&](const auto& r) { return r.first.schedule == row.schedule; };
       if (const auto found = std::ranges::find_if(rows, same); found == rows.end())
         rows.emplace_back(std::move(row), spot);
       else if (is_faster(row, found->first))
         *found = {std::move(row), spot};
     }
+  };
+  const std::vector<Spot> starts = search.starts();
+  for (const Spot& spot : starts) add(search.rows(spot), spot);
+  if (!starts.empty())
+    for (const plan::Options& o : search.suggested(options)) add(search.rows(o), starts.back());
   if (rows.empty()) return {};
   std::ranges::stable_sort(rows, [](const auto& a, const auto& b) { return is_faster(a.first, b.first); });
   const double may_win = kMayWin * rows.front().first.time->total_s;
@@ -196,7 +209,8 @@ std::vector<Contender> contenders_for(const Problem& problem, const plan::Option
   std::vector<std::pair<double, Contender>> list;
   for (const auto& [row, spot] : rows)
     if (const auto end = search.downhill({row.schedule, spot}))
-      list.emplace_back(end->second.time->total_s, Contender{row.schedule, end->first});
+      list.emplace_back(std::min(row.time->total_s, end->second.time->total_s), Contender{row.schedule, end->first});
+  if (list.empty()) return {};
   const double least = std::ranges::min_element(list, {}, [](const auto& c) { return c.first; })->first;
   std::vector<Contender> close;
   for (const auto& [seconds, contender] : list)

@@ -24,7 +24,8 @@ std::vector<Contender> contenders_for(const Problem& problem, const plan::Option
 std::optional<plan::Row> fastest_of(const std::vector<Contender>& contenders, const Problem& problem,
                                     const plan::Options& options, const TimeOptions& time);
 
-/// A walk of this many operations tells better tiles of a problem from worse ones.
-std::size_t operations_that_tell(const Problem& problem);
+/// A walk of this many operations tells better tiles of a problem from worse ones. What several threads share must be
+/// walked to its end.
+std::size_t operations_that_tell(const Problem& problem, int threads);
 
 }  // namespace redblue

@@ -118,9 +118,11 @@ std::optional<Problem> class_of(const Problem& problem, int threads) {
   one.batch = 1;
   one.kv_heads = kv_heads;
   one.heads = kv_heads * problem.group();
-  one.n_q = lengths_like(parts.n_q).shortest;
-  one.n_k = lengths_like(parts.n_k).shortest;
-  if (one.n_q == one.n_k && parts.n_q != parts.n_k && problem.masked()) return std::nullopt;  // another diagonal
+  const Lengths queries = lengths_like(parts.n_q), keys = lengths_like(parts.n_k);
+  one.n_q = queries.shortest;
+  one.n_k = keys.shortest;
+  if (one.n_q == one.n_k && parts.n_q != parts.n_k && problem.masked())  // the diagonal begins, or ends, elsewhere
+    (parts.n_q < parts.n_k ? one.n_k : one.n_q) = queries.longest;
   one.scale = std::nullopt;
   if (one.softcap > 0) one.softcap = 1;
   if (one.dropout > 0) one.dropout = 0.5;
@@ -133,6 +135,15 @@ std::optional<Problem> class_of(const Problem& problem, int threads) {
   }
   return one;
 }
+
+namespace {
+
+/// Are there fewer heads than keep all threads busy?
+bool has_few_heads(const Problem& one, int threads) {
+  return threads > 1 && one.instances() < index_t{kHeadsOfThread} * threads;
+}
+
+}  // namespace
 
 /// Tiles for these sizes: of as many blocks as the class has, or as long, as far as the dimension goes.
 plan::Tiling Recipes::Recipe::tiles_for(const Sizes& x) const {
@@ -182,7 +193,7 @@ void Recipes::Recipe::choose(const std::vector<Contender>& contenders, const Pro
   tiling = row->tiling;
   blocks.assign(tiling.size(), 0);
   const Sizes of_class = one.sizes();
-  const bool few_heads = time.threads > 1 && one.instances() < index_t{kHeadsOfThread} * time.threads;
+  const bool few_heads = has_few_heads(one, time.threads);
   std::vector<index_t> in_class = blocks;
   for (std::size_t i = 0; i < tiling.size(); ++i) {
     const auto along = schedule->tile_size(tiling[i].name).along;
@@ -204,7 +215,8 @@ void Recipes::Recipe::choose(const std::vector<Contender>& contenders, const Pro
       if (!schedule->allows(x, tiles)) return;
       const std::vector<plan::Row> rows = plan::rows_that_fit(other, with_tiles(options, schedule->name, tiles), x);
       if (rows.empty()) return;
-      seconds += Modeller(other, options, time).time_of(rows.front(), operations_that_tell(other)).total_s;
+      seconds +=
+          Modeller(other, options, time).time_of(rows.front(), operations_that_tell(other, time.threads)).total_s;
     }
     if (least && *least <= seconds) return;
     least = seconds;
@@ -223,8 +235,9 @@ void Recipes::Recipe::choose(const std::vector<Contender>& contenders, const Pro
 namespace {
 
 /// The problem that stands for all of the kind of this one, which stands for a class: other lengths have the same
-/// contenders.
-Problem kind_of(Problem one) {
+/// contenders, but where threads share few heads by their lengths.
+Problem kind_of(Problem one, int threads) {
+  if (has_few_heads(one, threads)) return one;
   const auto like = [](index_t n) {
     constexpr std::array<index_t, 3> kLengths{32, 192, 1024};
     const auto at = std::ranges::lower_bound(kLengths, n);
@@ -249,7 +262,7 @@ plan::Plan Recipes::plan(const Problem& problem, const plan::Options& options, c
   if (chosen.M == 0) chosen.M = fast_memory_of(time.hardware, time.dtype);
   const std::shared_ptr<Recipe> recipe = recipes_.of(key_of(*one, chosen, time), most_);
   std::call_once(recipe->chosen, [&] {
-    const Problem of_kind = kind_of(*one);
+    const Problem of_kind = kind_of(*one, time.threads);
     const std::shared_ptr<Kind> kind = kinds_.of(key_of(of_kind, chosen, time), most_);
     std::call_once(kind->chosen, [&] { kind->contenders = contenders_for(of_kind, chosen, time); });
     recipe->choose(kind->contenders, *one, chosen, time);

@@ -35,7 +35,7 @@ Problem any_problem(std::mt19937& random) {
   const index_t n = length(3000);
   Problem p = of(n, n, one_of({1, 8, 12}));
   p.d = p.d_v = one_of({32, 64, 128});
-  switch (random() % 5) {
+  switch (random() % 6) {
     case 0:
       p.causal = true;
       break;
@@ -46,7 +46,11 @@ Problem any_problem(std::mt19937& random) {
     case 2:
       p.n_q = 1;
       break;
-    case 3:
+    case 3:  // the last queries
+      p.causal = true;
+      p.n_q = std::max<index_t>(1, n - 40);
+      break;
+    case 4:
       p.bias = std::array<index_t, 4>{1, p.heads, n, n};
       break;
     default:
@@ -92,6 +96,17 @@ TEST(Recipes, DoNotDependOnWhatWasAskedBefore) {
   }
   EXPECT_TRUE(tilings.empty());
   EXPECT_EQ(up.size(), 2);  // 256 to 383, 384 to 511
+}
+
+TEST(Recipes, MaskedLengthsOfOneClassKeepWhichIsLonger) {
+  for (const auto& [n_q, n_k] : {std::pair<index_t, index_t>{300, 310}, {310, 300}}) {
+    Problem p = of(n_q, n_k);
+    p.causal = true;
+    const Problem one = class_of(p, 1).value();
+    EXPECT_EQ(std::min(one.n_q, one.n_k), 256);
+    EXPECT_EQ(std::max(one.n_q, one.n_k), 383);
+    EXPECT_EQ(one.n_q < one.n_k, n_q < n_k);
+  }
 }
 
 TEST(Recipes, ClassesHaveTheShortestLengthsAndNoNumbersThatCostNoTime) {
