@@ -212,8 +212,12 @@ def forward(q: Any, k: Any, v: Any, out: Any, return_lse: bool, options: Options
 
 def _refuse_nan(r: Request, o: Any, compute: str) -> None:
     """Raises where modifiers have made rows of the output NaN. A row is NaN in all features, so that one tells."""
-    if not np.isnan(o[..., 0]).any():
-        return
+    if np.isnan(o[..., 0]).any():
+        refuse_numbers(r, compute)
+
+
+def refuse_numbers(r: Request, compute: str) -> None:
+    """Raises where a modifier has a number that makes rows of the output NaN in this arithmetic."""
     for name, x, bad in (("bias", r.bias, _nan_or_infinity), ("alibi_slopes", r.slopes, _not_finite), ("sinks", r.sinks, _nan_or_infinity)):
         if x is None or x.dtype == bool:
             continue

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Optional, Union
 
+import numpy as np
+
+import redblue  # whose attribute `torch` is imported where it is first used
+
 from ._arrays import family_of, integers, is_tensor
-from ._attention import attention, refuse_gradients, request, require_heads
-from ._calls import call_for
-from ._errors import InvalidProblem, Unsupported
+from ._attention import attention, forward, refuse_gradients, refuse_numbers, request, require_heads
+from ._calls import call_for, checked
+from ._errors import InvalidProblem
+from ._overlap import may_overlap_itself, meet, overlap, span
+from ._places import Places, capacity, copied, empty_like, places_of, require_own_pages, require_pages, write
+from ._rotary import require_positions, rotary_of, rotated
+from ._settings import flag
 from ._shims import window_of
 
-_INSTEAD = {
-    "rotary_cos": "rotate q and k before the call",
-    "rotary_sin": "rotate q and k before the call",
-    "cache_batch_idx": "give k_cache[cache_batch_idx] and v_cache[cache_batch_idx]; k and v are then appended to these copies",
-    "cache_leftpad": "keep the keys of each sequence at the beginning of its cache",
-    "block_table": "keys in pages are not read; keep those of a sequence side by side",
-}
+#: Pages of keys with at least this many bytes are read where they lie. Smaller ones are copied, which then takes less time
+#: than a call for each (measured: 128 KiB take the same time both ways).
+_LARGE = 1 << 17
 
 
 def flash_attn_with_kvcache(
@@ -45,53 +50,114 @@ def flash_attn_with_kvcache(
     cache_seqlens, a number or [batch], says how many keys of each sequence the cache holds; by default it is full. k and v
     [batch, n_new, kv_heads, d] are written to the cache behind them, and are seen, too. causal, window_size and
     alibi_slopes ([heads] or [batch, heads]) are aligned at the bottom right: the last query stands at the last key of its
-    sequence. rotary_*, cache_batch_idx, cache_leftpad and block_table are refused; num_splits changes nothing. There are
-    no gradients. A new plan is made whenever the lengths change.
+    sequence. num_splits changes nothing. There are no gradients. A new plan is made whenever the lengths change.
+
+    cache_batch_idx [batch]   the rows of the caches in which the sequences lie, read there without a copy
+    cache_leftpad [batch]     where in its row each sequence begins; cache_seqlens and positions count from the row's begin
+    block_table [batch, m]    k_cache and v_cache are [pages, page_size, kv_heads, d], and position t of sequence b lies in
+                    page block_table[b, t // page_size]. What lies side by side is read there without a copy, and so are,
+                    where no mask hides keys between the first and the last, pages of 128 KiB of keys or more. Other pages
+                    are copied, sequence by sequence, to memory for the longest one: each key and value is written and read
+                    once more
+    rotary_cos, rotary_sin    [positions, rotary_dim / 2]: the first rotary_dim features of k are turned by the angles of its
+                    positions (cache_seqlens and on) before it is written, and those of q by the same ones under causal or a
+                    window, else all by that of cache_seqlens; pairs of neighbours, or with rotary_interleaved=False those
+                    rotary_dim / 2 apart. They go with k and v
+
+    Refused before anything is written: pages that are none, a page or row in which two sequences would grow, tables and
+    caches that are too short, and caches of which two elements are one where k and v are written.
 
     Returns o like q; with return_softmax_lse (o, lse), lse [batch, heads, n_q]. Raises what `attention` raises.
 
     Source: flash-attention 2 (https://github.com/Dao-AILab/flash-attention), flash_attn_with_kvcache.
     """
-    given = {
-        "rotary_cos": rotary_cos, "rotary_sin": rotary_sin, "cache_batch_idx": cache_batch_idx,
-        "cache_leftpad": cache_leftpad, "block_table": block_table,
-    }  # fmt: skip
-    for name, x in given.items():
-        if x is not None:
-            raise Unsupported(f"{name}: {_INSTEAD[name]}")
+    # What k and v bring to a cache depends on numbers in tensors, so that a graph of torch.compile ends here.
+    compiled = is_tensor(q) and redblue.torch.torch.compiler.is_compiling()
+    return (redblue.torch.kvcache_of_tensors if compiled else attend)(
+        q, k_cache, v_cache, k, v, rotary_cos, rotary_sin, cache_seqlens, cache_batch_idx, cache_leftpad, block_table,
+        softmax_scale, causal, window_size, softcap, rotary_interleaved, alibi_slopes, return_softmax_lse,
+    )  # fmt: skip
+
+
+def attend(
+    q: Any, k_cache: Any, v_cache: Any, k: Any, v: Any, rotary_cos: Any, rotary_sin: Any, cache_seqlens: Any,
+    cache_batch_idx: Any, cache_leftpad: Any, block_table: Any, softmax_scale: Optional[float], causal: bool,
+    window_size: tuple, softcap: float, rotary_interleaved: bool, alibi_slopes: Any, return_softmax_lse: bool,
+) -> Any:  # fmt: skip
+    """flash_attn_with_kvcache, of which torch compiles nothing."""
     why = "flash_attn_with_kvcache has no gradients: call it under torch.no_grad(), or flash_attn_func"
     refuse_gradients(why, q, k_cache, v_cache, k, v)
     family, q, keys, values = family_of(q, k_cache, v_cache)
     for name, x in (("q", q), ("k_cache", keys), ("v_cache", values)):
         if len(x.shape) != 4:
             raise InvalidProblem(f"{name} is {list(x.shape)}: give [batch, sequence, heads, features]")
-    lengths = _lengths(cache_seqlens, keys.shape[0], keys.shape[1])
+    if tuple(keys.shape[:3]) != tuple(values.shape[:3]):
+        raise InvalidProblem(f"k_cache is {list(keys.shape)} and v_cache {list(values.shape)}: make all but their features equal")
     if (k is None) != (v is None):
         raise InvalidProblem("k and v: give both, or neither")
+    places = places_of(q.shape[0], keys, values, block_table, cache_batch_idx)
+    before = _lengths(cache_seqlens, len(places.pages), capacity(places))
+    first = _padding(cache_leftpad, before)
+    window = window_of(window_size)
+    n_new = 0
     if k is not None:
         if cache_seqlens is None:
             raise InvalidProblem("k and v without cache_seqlens: the cache is full; give the number of keys that it holds")
         k, v = family.given(k, "k"), family.given(v, "v")
-        _require_room(k, v, keys, values, lengths)
-        lengths = [n + k.shape[1] for n in lengths]
-    longest = max([0, *lengths])
+        n_new = _require_new(k, v, keys, values, len(places.pages))
+        _require_room(before, n_new, places)
+    lengths = [n + n_new for n in before]
+    if block_table is not None:
+        require_pages(places, keys.shape[0], lengths)
+    interleaved = flag("rotary_interleaved", rotary_interleaved)
+    moving = bool(causal) or any(edge not in (None, -1) for edge in window or ())
+    cos = sin = None
+    if rotary_cos is not None or rotary_sin is not None:
+        if k is None:
+            raise InvalidProblem("rotary_cos and rotary_sin without k and v: give these, too, or turn q and the keys before the call")
+        cos, sin = rotary_of(family, rotary_cos, rotary_sin, q.shape[3])
+        require_positions(cos, max([0, *before]) + max(n_new, q.shape[1] if moving else min(1, q.shape[1])))
     options: Any = {
         "layout": "bshd",
         "scale": softmax_scale,
         "causal": causal,
-        "window": window_of(window_size),
+        "window": window,
         "softcap": softcap,
         "alibi_slopes": alibi_slopes,
-        "seqused_k": lengths if len(set(lengths)) > 1 else None,
     }
-    used = q, keys[:, :longest], values[:, :longest]
-    if k is not None:  # what is refused leaves the caches as they are
+    together = places.name == "k_cache" and not any(first)
+    longest = max([0, *lengths])
+    if together:
+        used = q, keys[:, :longest], values[:, :longest]
+        options["seqused_k"] = lengths if len(set(lengths)) > 1 else None
+    else:
+        used = (q, *(_in_shape(x, q.shape[0], longest) for x in (keys, values)))
+    if k is not None or not together:  # what is refused leaves the caches as they are
         r = request(*used, **options)
         require_heads(r, q.shape[0], q.shape[2])
-        call_for("forward", r.family, r.q, r.k, r.v, r.settings, (return_softmax_lse,))
-        _append(family, (("k", k, k_cache), ("v", v, v_cache)), lengths)
-    result = attention(*used, return_lse=return_softmax_lse, **options)
-    return tuple(map(family.finished, result)) if return_softmax_lse else family.finished(result)
+        if family.refuses_nan:
+            refuse_numbers(r, "f64" if family.type_of(q, "q") == "f64" else "f32")
+        if together:
+            call_for("forward", r.family, r.q, r.k, r.v, r.settings, (return_softmax_lse,))
+        else:
+            types = tuple(family.type_of(x, name) for x, name in zip(used, ("q", "k_cache", "v_cache")))
+            checked("forward", types, tuple(tuple(x.shape) for x in used), r.settings)
+        return_softmax_lse = flag("return_softmax_lse", return_softmax_lse)
+    if k is not None:
+        require_own_pages(places, lengths, n_new)
+        caches = _writable(family, k_cache, v_cache)
+        held = [span(cache) for cache in caches]
+        q, k, v = (_copy(x) if any(meet(span(x), cache) for cache in held) else x for x in (q, k, v))
+        if cos is not None:
+            k = rotated(k, cos, sin, before, True, interleaved)
+            q = rotated(q, cos, sin, before, moving, interleaved)
+        for cache, x in zip(caches, (k, v)):
+            write(places, cache, x, lengths)
+    if together:
+        result = attention(q, *used[1:], return_lse=return_softmax_lse, **options)
+        return tuple(map(family.finished, result)) if return_softmax_lse else family.finished(result)
+    o, lse = _one_by_one(family, q, keys, values, places, first, lengths, options)
+    return (family.finished(o), family.finished(lse)) if return_softmax_lse else family.finished(o)
 
 
 def _lengths(cache_seqlens: Any, batch: int, n_cache: int) -> list[int]:
@@ -105,28 +171,113 @@ def _lengths(cache_seqlens: Any, batch: int, n_cache: int) -> list[int]:
     return lengths
 
 
-def _require_room(k: Any, v: Any, keys: Any, values: Any, lengths: list[int]) -> None:
+def _padding(cache_leftpad: Any, lengths: list[int]) -> list[int]:
+    """The position of the first key of each sequence."""
+    if cache_leftpad is None:
+        return [0] * len(lengths)
+    found = list(integers(cache_leftpad, "cache_leftpad"))
+    if len(found) != len(lengths) or not all(0 <= a <= n for a, n in zip(found, lengths)):
+        raise InvalidProblem(f"cache_leftpad = {found}: give a number from 0 to cache_seqlens for each sequence, here {lengths}")
+    return found
+
+
+def _require_new(k: Any, v: Any, keys: Any, values: Any, batch: int) -> int:
+    """How many keys k and v bring to each sequence."""
     n_new = k.shape[1] if len(k.shape) == 4 else 0
     for name, x, cache in (("k", k, keys), ("v", v, values)):
-        shape = [cache.shape[0], n_new, *cache.shape[2:]]
+        shape = [batch, n_new, *cache.shape[2:]]
         if list(x.shape) != shape:
             raise InvalidProblem(f"{name} is {list(x.shape)}: give [batch, n_new, kv_heads, features], here {shape}")
         if x.dtype != cache.dtype:
             raise TypeError(f"{name} has elements of type {x.dtype} and {name}_cache of {cache.dtype}: give arrays of one type")
-    if max([0, *lengths]) + n_new > keys.shape[1]:
-        raise InvalidProblem(
-            f"cache_seqlens = {lengths} and {n_new} new keys: the cache has room for {keys.shape[1]}; give a longer one"
-        )
+    return n_new
 
 
-def _append(family: Any, written: tuple, lengths: list[int]) -> None:
-    """Writes k and v to the end of the keys and values of each sequence, which has these lengths then. They may be views of
-    their caches. Nothing is written where a cache is read-only."""
-    caches = [family.output(cache, f"{name}_cache") for name, _, cache in written]
-    for (name, *_), cache in zip(written, caches):
-        if not getattr(getattr(cache, "flags", None), "writeable", True):
-            raise InvalidProblem(f"{name}_cache is read-only: k and v are written to it; copy it")
-    for (_, x, _), cache in zip(written, caches):
-        new = x.clone() if is_tensor(x) else x.copy()
-        for b, n in enumerate(lengths):
-            cache[b, n - new.shape[1] : n] = new[b]
+def _require_room(before: list[int], n_new: int, places: Places) -> None:
+    room = capacity(places)
+    if max([0, *before]) + n_new > room:
+        longer = "give a table with more pages" if places.name == "block_table" else "give a longer one"
+        raise InvalidProblem(f"cache_seqlens = {before} and {n_new} new keys: the cache has room for {room}; {longer}")
+
+
+def _writable(family: Any, k_cache: Any, v_cache: Any) -> list:
+    """The caches as arrays that k and v may be written to."""
+    caches = []
+    for name, x in (("k_cache", k_cache), ("v_cache", v_cache)):
+        given = family.given(x, name)
+        if not getattr(getattr(given, "flags", None), "writeable", True):
+            raise InvalidProblem(f"{name} is read-only: k and v are written to it; copy it")
+        if may_overlap_itself(given):
+            raise InvalidProblem(f"{name} is expanded, or overlaps itself: k and v are written to it; give a copy of its own memory")
+        caches.append(given)
+    if overlap(*caches):
+        raise InvalidProblem("k_cache and v_cache share memory: k and v are written to them; give each memory of its own")
+    return [family.output(x, name) for name, x in (("k_cache", k_cache), ("v_cache", v_cache))]
+
+
+def _copy(x: Any) -> Any:
+    return x.clone() if is_tensor(x) else x.copy()
+
+
+def _in_shape(cache: Any, batch: int, n: int) -> Any:
+    """An array of the type of a cache, [batch, n, heads, features], to judge a call by. Its elements are one."""
+    one = empty_like(cache, (1, 1, *cache.shape[2:]))
+    shape = batch, n, *cache.shape[2:]
+    return one.expand(shape) if is_tensor(one) else np.broadcast_to(one, shape)
+
+
+def _one_by_one(
+    family: Any, q: Any, keys: Any, values: Any, places: Places, first: list[int], lengths: list[int], options: Any
+) -> tuple:
+    """o and lse of sequences that lie anywhere in the caches."""
+    type_ = family.type_of(q, "q")
+    batch, n_q, heads, _ = q.shape
+    o = family.empty(q, (batch, n_q, heads, values.shape[3]), type_)
+    lse = family.empty(q, (batch, heads, n_q), "f64" if type_ == "f64" else "f32")
+    window, slopes, room = options["window"], options["alibi_slopes"], None
+    if n_q == 1:  # at the last key: keys are hidden in front alone
+        if window is not None and window[0] is not None and window[0] >= 0:
+            first = [max(a, n - 1 - window[0]) for a, n in zip(first, lengths)]
+        options = {**options, "causal": False, "window": None}
+    unmasked = not options["causal"] and options["window"] is None and slopes is None
+    large = places.size * math.prod(keys.shape[2:]) * _bytes_of_one(keys) >= _LARGE
+    for b in range(batch):
+        runs = places.runs(b, first[b], lengths[b])
+        of_one = slice(b, b + 1)
+        if slopes is not None and getattr(slopes, "ndim", 1) > 1 and slopes.shape[0] == batch:
+            options = {**options, "alibi_slopes": slopes[of_one]}
+        if len(runs) > 1 and unmasked and large:
+            parts = [(places.view(keys, run), places.view(values, run)) for run in runs]
+            o[of_one], lse[of_one] = _of_parts(q[of_one], parts, options)
+            continue
+        if len(runs) > 1:
+            if room is None:
+                most = max(n - a for a, n in zip(first, lengths))
+                room = [empty_like(x, (1, most, *x.shape[2:])) for x in (keys, values)]
+            k, v = (copied(places, b, first[b], lengths[b], x, into) for x, into in zip((keys, values), room))
+        else:
+            k, v = (places.view(x, runs[0]) if runs else x[:1, :0] for x in (keys, values))
+        lse[of_one] = forward(q[of_one], k, v, o[of_one], True, options)[1]
+    return o, lse
+
+
+def _bytes_of_one(x: Any) -> int:
+    return int(x.element_size() if is_tensor(x) else x.itemsize)
+
+
+def _of_parts(q: Any, parts: list, options: Any) -> tuple:
+    """o and lse of one sequence whose keys and values are these parts, in any order, of which no mask hides any: one plan for
+    all parts of the same length, as pages but the last have it."""
+    o = lse = None
+    calls: dict[int, tuple] = {}
+    for k, v in parts:
+        n = k.shape[1]
+        if n not in calls:
+            r = request(q, k, v, **options)
+            calls[n] = r, call_for("forward", r.family, r.q, r.k, r.v, r.settings, (True, True))
+        r, call = calls[n]
+        if o is None:
+            word = "f64" if call.wanted.compute == "f64" else "f32"
+            o, lse = (r.family.filled(q, shape, word, x) for shape, x in ((call.o_shape, 0), (call.lse_shape, -math.inf)))
+        call.plan.run(r._replace(k=k, v=v).arrays(o, lse), call.tokens_first, 0, False)
+    return o, lse

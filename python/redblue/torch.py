@@ -30,9 +30,12 @@ from ._core import Pattern, use_openmp
 from ._errors import InvalidProblem, Unsupported
 from ._options import ARRAYS, OPTIONS, SEQUENCES, Option
 from ._replaced import Replaced
-from ._settings import converted, edges_of, offset_of, patterns_of, real, starts, tokens_first, unknown_options, used
+from ._settings import converted, edges_of, offset_of, patterns_of, real, tokens_first, unknown_options
 from ._shims import require_sdpa
 from ._torch_arrays import Torch, empty_in_order, require_dense
+from ._torch_graphs import kvcache_of_tensors as kvcache_of_tensors
+from ._torch_graphs import starts_of_tensors as starts_of_tensors
+from ._torch_graphs import used_of_tensors as used_of_tensors
 from ._torch_lse import with_gradient_of_lse, with_shared_bias
 
 __all__ = ["attention", "install", "register_transformers", "scaled_dot_product_attention", "uninstall", "use"]
@@ -58,15 +61,6 @@ def _numbered(pattern: Any) -> Tensor:
     numbers = torch.tensor([_number_of[one] for one in patterns], device="cpu")
     numbers.patterns = patterns  # type: ignore[attr-defined]
     return numbers
-
-
-#: starts and used, for tensors: their values are not known when torch compiles, and a graph ends here.
-starts_of_tensors, used_of_tensors = (
-    torch.compiler.disable(
-        f, reason="slopes of each packed sequence: cu_seqlens is read to call each alone; fullgraph=True takes slopes of heads alone"
-    )
-    for f in (starts, used)
-)
 
 
 def _patterns_in(numbers: Optional[Tensor]) -> Optional[Tuple[Pattern, ...]]:

@@ -88,10 +88,6 @@ def test_refusals(rng):
     read_only.flags.writeable = False
     call = redblue.flash_attn_with_kvcache
     for arrays, options, error, text in (
-        ((q, k_cache, v_cache), {"block_table": q}, redblue.Unsupported, "block_table: keys in pages"),
-        ((q, k_cache, v_cache), {"rotary_cos": q}, redblue.Unsupported, "rotate q and k before"),
-        ((q, k_cache, v_cache), {"cache_batch_idx": [0]}, redblue.Unsupported, r"give k_cache\[cache_batch_idx\]"),
-        ((q, k_cache, v_cache), {"cache_leftpad": [0]}, redblue.Unsupported, "cache_leftpad"),
         ((q, k_cache, v_cache), {"cache_seqlens": [1, 2]}, redblue.InvalidProblem, "each of 3 sequences"),
         ((q, k_cache, v_cache), {"cache_seqlens": 12}, redblue.InvalidProblem, "from 0 to 11"),
         ((q, k_cache, v_cache), {"window_size": 3}, redblue.InvalidProblem, "window_size = 3"),
