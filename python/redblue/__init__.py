@@ -29,6 +29,8 @@ from ._shims import (
     flash_attn_kvpacked_func,
     flash_attn_qkvpacked_func,
     flash_attn_varlen_func,
+    flash_attn_varlen_kvpacked_func,
+    flash_attn_varlen_qkvpacked_func,
     scaled_dot_product_attention,
 )
 
@@ -39,6 +41,8 @@ if TYPE_CHECKING:
     from . import torch as torch
     from ._explore import explore
     from ._report import report
+    from ._stand_in import install_flash_attn as install_flash_attn
+    from ._stand_in import uninstall_flash_attn as uninstall_flash_attn
     from .torch import install as install
     from .torch import uninstall as uninstall
     from .torch import use as use
@@ -68,6 +72,8 @@ __all__ = [
     "flash_attn_kvpacked_func",
     "flash_attn_qkvpacked_func",
     "flash_attn_varlen_func",
+    "flash_attn_varlen_kvpacked_func",
+    "flash_attn_varlen_qkvpacked_func",
     "flash_attn_with_kvcache",
     "merge",
     "patterns",
@@ -77,10 +83,18 @@ __all__ = [
     "scaled_dot_product_attention",
     "scores",
     "weights",
-]  # not install, use and uninstall: `from redblue import *` would need torch
+]  # not install, use, uninstall and those of flash_attn: `from redblue import *` would need torch
 
 #: Where these are, which are imported when they are first used: torch is not needed before, nor what pages are made of.
-_LATER = {"explore": "_explore", "install": "torch", "report": "_report", "uninstall": "torch", "use": "torch"}
+_LATER = {
+    "explore": "_explore",
+    "install": "torch",
+    "install_flash_attn": "_stand_in",
+    "report": "_report",
+    "uninstall": "torch",
+    "uninstall_flash_attn": "_stand_in",
+    "use": "torch",
+}
 _MODULES = ("jax", "onnx", "plot", "torch")
 
 

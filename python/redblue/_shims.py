@@ -124,12 +124,12 @@ def flash_attn_varlen_func(
     are not needed. seqused_q and seqused_k [sequences]: how many first queries and keys of each are in use; causal and
     window_size are aligned at the bottom right of these. Queries after them give 0, and keys after them have gradients of
     0. Otherwise as flash_attn_func, alibi_slopes [batch, heads] sequence by sequence; lse is [heads, total_q]. Paged keys
-    (block_table) are refused. Raises what `attention` raises.
+    (block_table) are refused: flash_attn_with_kvcache reads them. Raises what `attention` raises.
 
     Source: flash-attention 2 (https://github.com/Dao-AILab/flash-attention), flash_attn_varlen_func.
     """
     if block_table is not None:
-        raise InvalidProblem("block_table: keys in pages are not read; give k and v packed one after the other")
+        raise InvalidProblem("block_table: keys in pages are not read here; give k and v packed, or call flash_attn_with_kvcache")
     for name, given in (("cu_seqlens_q", cu_seqlens_q), ("cu_seqlens_k", cu_seqlens_k)):
         if given is None:
             raise InvalidProblem(f"{name} = None: give where each sequence begins, ascending from 0 to the total")
@@ -175,7 +175,7 @@ def flash_attn_qkvpacked_func(
     Source: flash-attention 2 (https://github.com/Dao-AILab/flash-attention), flash_attn_qkvpacked_func.
     """
     (qkv, _, _), finished = _sliceable(qkv, qkv, qkv)
-    q, k, v = _parts(qkv, "qkv", 3)
+    q, k, v = _parts(qkv, "qkv", 3, 5)
     options = (dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes, return_attn_probs)
     return _finished(_flash(q, k, v, *options), finished)
 
@@ -198,9 +198,62 @@ def flash_attn_kvpacked_func(
     Source: flash-attention 2 (https://github.com/Dao-AILab/flash-attention), flash_attn_kvpacked_func.
     """
     (q, kv, _), finished = _sliceable(q, kv, kv)
-    k, v = _parts(kv, "kv", 2)
+    k, v = _parts(kv, "kv", 2, 5)
     options = (dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes, return_attn_probs)
     return _finished(_flash(q, k, v, *options), finished)
+
+
+def flash_attn_varlen_qkvpacked_func(
+    qkv: Any,
+    cu_seqlens: Any,
+    max_seqlen: Optional[int] = None,
+    dropout_p: float = 0.0,
+    softmax_scale: Optional[float] = None,
+    causal: bool = False,
+    window_size: tuple = (-1, -1),
+    softcap: float = 0.0,
+    alibi_slopes: Any = None,
+    deterministic: bool = False,
+    return_attn_probs: bool = False,
+) -> Any:
+    """flash_attn.flash_attn_varlen_qkvpacked_func: flash_attn_varlen_func of the three parts of qkv [total, 3, heads, d], with
+    cu_seqlens for queries and keys. Raises what `attention` raises.
+
+    Source: flash-attention 2 (https://github.com/Dao-AILab/flash-attention), flash_attn_varlen_qkvpacked_func.
+    """
+    (qkv, _, _), finished = _sliceable(qkv, qkv, qkv)
+    options: Any = (dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes, deterministic, return_attn_probs)
+    lengths: Any = (cu_seqlens, cu_seqlens, max_seqlen, max_seqlen)
+    q, k, v = _parts(qkv, "qkv", 3, 4)
+    return _finished(flash_attn_varlen_func(q, k, v, *lengths, *options), finished)
+
+
+def flash_attn_varlen_kvpacked_func(
+    q: Any,
+    kv: Any,
+    cu_seqlens_q: Any,
+    cu_seqlens_k: Any,
+    max_seqlen_q: Optional[int] = None,
+    max_seqlen_k: Optional[int] = None,
+    dropout_p: float = 0.0,
+    softmax_scale: Optional[float] = None,
+    causal: bool = False,
+    window_size: tuple = (-1, -1),
+    softcap: float = 0.0,
+    alibi_slopes: Any = None,
+    deterministic: bool = False,
+    return_attn_probs: bool = False,
+) -> Any:
+    """flash_attn.flash_attn_varlen_kvpacked_func: flash_attn_varlen_func of q [total_q, heads, d] and the two parts of
+    kv [total_k, 2, kv_heads, d]. Raises what `attention` raises.
+
+    Source: flash-attention 2 (https://github.com/Dao-AILab/flash-attention), flash_attn_varlen_kvpacked_func.
+    """
+    (q, kv, _), finished = _sliceable(q, kv, kv)
+    options: Any = (dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes, deterministic, return_attn_probs)
+    lengths: Any = (cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k)
+    k, v = _parts(kv, "kv", 2, 4)
+    return _finished(flash_attn_varlen_func(q, k, v, *lengths, *options), finished)
 
 
 def _sliceable(q: Any, k: Any, v: Any) -> tuple:
@@ -211,10 +264,12 @@ def _sliceable(q: Any, k: Any, v: Any) -> tuple:
     return arrays, family.finished
 
 
-def _parts(x: Any, name: str, count: int) -> list:
-    if len(x.shape) != 5 or x.shape[2] != count:
-        raise InvalidProblem(f"{name} is {list(x.shape)}: give [batch, sequence, {count}, heads, features]")
-    return [x[:, :, i] for i in range(count)]
+def _parts(x: Any, name: str, count: int, dimensions: int) -> list:
+    """The parts of x [batch, sequence, count, heads, features], or [tokens, count, heads, features] of packed sequences."""
+    if len(x.shape) != dimensions or x.shape[-3] != count:
+        tokens = "batch, sequence" if dimensions == 5 else "tokens"
+        raise InvalidProblem(f"{name} is {list(x.shape)}: give [{tokens}, {count}, heads, features]")
+    return [x[..., i, :, :] for i in range(count)]
 
 
 def _finished(result: Any, finished: Any) -> Any:

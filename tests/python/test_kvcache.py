@@ -138,6 +138,57 @@ def test_packed_functions_are_flash_attn_func_of_their_parts(rng):
         redblue.flash_attn_kvpacked_func(q, qkv)
 
 
+LENGTHS = [0, 3, 3, 8]  # where three sequences begin, one of them empty
+
+
+def of_each_sequence(qkv, causal, slopes=None):
+    """(o, lse) of packed qkv [3, total, heads, d], sequence by sequence."""
+    parts = [
+        dense(*qkv[:, a:b], b - a, causal, slopes=None if slopes is None else slopes[i])
+        for i, (a, b) in enumerate(zip(LENGTHS, LENGTHS[1:]))
+        if b > a
+    ]
+    return np.concatenate([o for o, _ in parts]), np.concatenate([lse for _, lse in parts], -1)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("slopes", [None, np.linspace(0.1, 1, 6, dtype=np.float32).reshape(3, 2)], ids=["", "slopes"])
+def test_packed_sequences_in_one_array(rng, causal, slopes):
+    qkv = rng.standard_normal((8, 3, 2, D), dtype=np.float32)
+    want = of_each_sequence(qkv.swapaxes(0, 1), causal, slopes)
+    options = {"causal": causal, "alibi_slopes": slopes, "return_attn_probs": True}
+    for got in (
+        redblue.flash_attn_varlen_qkvpacked_func(qkv, LENGTHS, 5, **options),
+        redblue.flash_attn_varlen_qkvpacked_func(memoryview(qkv), np.array(LENGTHS, np.int32), max_seqlen=5, **options),
+        redblue.flash_attn_varlen_kvpacked_func(qkv[:, 0], qkv[:, 1:], LENGTHS, LENGTHS, 5, 5, **options),
+    ):
+        assert got[2] is None
+        for g, w in zip(got[:2], want):
+            np.testing.assert_allclose(g, w, atol=3e-6)
+    o = redblue.flash_attn_varlen_qkvpacked_func(qkv, LENGTHS, 5, 0.0, 0.3, causal, (2, 0), 1.5)
+    q, k, v = (qkv[:, i] for i in range(3))
+    np.testing.assert_array_equal(o, redblue.flash_attn_varlen_func(q, k, v, LENGTHS, LENGTHS, 5, 5, 0.0, 0.3, causal, (2, 0), 1.5))
+
+
+def test_packed_sequences_of_other_shapes_are_refused(rng):
+    qkv = rng.standard_normal((8, 3, 2, D), dtype=np.float32)
+    with pytest.raises(redblue.InvalidProblem, match=r"kv is .*\[tokens, 2, heads, features\]"):
+        redblue.flash_attn_varlen_kvpacked_func(qkv[:, 0], qkv, LENGTHS, LENGTHS)
+    with pytest.raises(redblue.InvalidProblem, match=r"qkv is .*\[tokens, 3, heads, features\]"):
+        redblue.flash_attn_varlen_qkvpacked_func(qkv[None], LENGTHS)
+    with pytest.raises(redblue.InvalidProblem, match="cu_seqlens"):
+        redblue.flash_attn_varlen_qkvpacked_func(qkv, [0, 3])
+
+
+def test_gradients_of_packed_sequences():
+    torch = pytest.importorskip("torch")
+    torch.set_num_threads(1)
+    x = torch.randn(8, 3, 2, 4, dtype=torch.float64, requires_grad=True)
+    torch.autograd.gradcheck(lambda x: redblue.flash_attn_varlen_qkvpacked_func(x, LENGTHS, 5, causal=True), (x,))
+    q, kv = (x.detach().clone().requires_grad_() for x in (x[:, 0], x[:, 1:]))
+    torch.autograd.gradcheck(lambda q, kv: redblue.flash_attn_varlen_kvpacked_func(q, kv, LENGTHS, LENGTHS), (q, kv))
+
+
 def test_tensors(rng):
     torch = pytest.importorskip("torch")
     torch.set_num_threads(1)
