@@ -1,7 +1,11 @@
 #include <fmt/format.h>
 
+#include <filesystem>
 #include <memory>
 #include <optional>
+#include <string>
+#include <system_error>
+#include <vector>
 
 #include "commands/commands.hpp"
 #include "redblue/files/atomic_file.hpp"
@@ -14,6 +18,7 @@ namespace {
 
 struct DoctorFlags {
   std::optional<std::string> output;
+  bool show = false;
   bool json = false;
   bool quiet = false;
 };
@@ -44,24 +49,56 @@ void print_table(const Hardware& h) {
   }
   fmt::print("\nper cycle: instructions, rounded, times multiply-adds of one; Gexp2/s: exp2(s x - m) and its sum\n");
   if (odd) fmt::print("a ratio far from 1: the clock changed under load, or something else kept the machine busy\n");
-  if (h.spread > 0.1)
-    fmt::print("samples scatter by {:.0f} %: something else kept the machine busy, measure again when it is idle\n",
-               100 * h.spread);
+}
+
+std::string percent(double share) { return fmt::format("{:.0f} %", 100 * share); }
+
+/// "measured 2026-11-29T20:45:00Z by redblue 0.2.0, ..." and what is doubtful about it.
+void print_circumstances(const Hardware& h) {
+  const Circumstances& c = h.measured;
+  if (!c.at.empty()) {
+    fmt::print("measured {} by redblue {}", c.at, c.version);
+    if (c.load) fmt::print("; load average before: {:.1f}", *c.load);
+    if (c.others) fmt::print("; other processes took {} of the CPUs", percent(*c.others));
+    fmt::print(
+        "\n{} figures, samples scatter by {} at most; taken again because they looked disturbed: {}; {} look{} so\n",
+        c.figures, percent(h.spread), c.repeated, c.disturbed, c.disturbed == 1 ? "s" : "");
+  }
+  const std::vector<std::string> doubts = doubts_about(h);
+  for (const std::string& doubt : doubts) fmt::print("caution: {}\n", doubt);
+  if (!doubts.empty()) fmt::print("redblue doctor measures anew; leave the machine alone meanwhile\n");
+}
+
+/// What the file that is replaced was.
+std::string replaced(const std::string& path) {
+  std::error_code ignored;
+  if (!std::filesystem::exists(path, ignored)) return "";
+  try {
+    const Hardware h = load_hardware(path);
+    std::string text = fmt::format(", in place of one {}", h.measured.at.empty() ? "without a date" : h.measured.at);
+    if (h.cpu != describe_hardware().cpu) text += " of another processor";
+    return text;
+  } catch (const IoError&) {
+    return ", in place of one that cannot be read";
+  }
 }
 
 int doctor(const DoctorFlags& flags) {
   const std::string path = flags.output.value_or(default_hardware_path());
-  if (flags.quiet && flags.json) throw InvalidProblem("--quiet and --json: give one of them");
+  if (flags.quiet && (flags.json || flags.show))
+    throw InvalidProblem(fmt::format("--quiet and --{}: give one of them", flags.json ? "json" : "show"));
   if (path.empty())
     throw InvalidProblem("neither XDG_CONFIG_HOME nor HOME says where the hardware file goes: give --output FILE");
-  if (flags.output) file::AtomicFile{path};  // what is wrong with the place shows before the measurement
-  const Hardware h = measure_hardware();
-  save_hardware(h, path);
+  if (flags.output && !flags.show) file::AtomicFile{path};  // what is wrong with the place shows before the measurement
+  const std::string before = flags.show ? "" : replaced(path);
+  const Hardware h = flags.show ? load_hardware(path) : measure_hardware();
+  if (!flags.show) save_hardware(h, path);
   if (flags.json)
     fmt::print("{}", to_json(h));
   else if (!flags.quiet) {
     print_table(h);
-    fmt::print("written to {}\n", path);
+    print_circumstances(h);
+    fmt::print("{} {}{}\n", flags.show ? "read from" : "written to", path, before);
   }
   return 0;
 }
@@ -71,14 +108,19 @@ int doctor(const DoctorFlags& flags) {
 void add_doctor(Program& program) {
   const Command command = program.command("doctor", "measure this machine, once, for plans that minimise time");
   command.footer(
-      "Takes a few seconds; leave the machine alone meanwhile.\n"
+      "Takes a few seconds; leave the machine alone meanwhile. A figure that looks disturbed, because samples scatter "
+      "or\n"
+      "other processes took much of the CPUs, is taken again, and the table says what stayed so.\n"
       "Examples:\n"
       "  redblue doctor\n"
+      "  redblue doctor --show\n"
       "  redblue doctor --output here.json --json");
   auto flags = std::make_shared<DoctorFlags>();
   command
       .option("--output", flags->output, "hardware file (default ${XDG_CONFIG_HOME:-~/.config}/redblue/hardware.json)")
       .type_name("FILE");
+  command.flag("--show", flags->show,
+               "measure nothing: say what the file holds, of when, and if it is of this machine");
   command.flag("--json", flags->json, "print the file instead of a table");
   command.flag("--quiet", flags->quiet, "print nothing but errors");
   command.does([flags] { return doctor(*flags); });

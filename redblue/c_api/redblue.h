@@ -138,8 +138,8 @@ typedef struct redblue_problem {
   int32_t accumulate;
 } redblue_problem;
 
-/* Without fast memory the plan has the least modelled time on this machine: it is measured once in a process, in
- * a few seconds, unless `redblue doctor` has left a file or hardware_file names one; fast_memory_words then defaults to
+/* Without fast memory the plan has the least modelled time on this machine: it is measured once in a process,
+ * briefly, unless `redblue doctor` has left a file or hardware_file names one; fast_memory_words then defaults to
  * twice a core's private cache. With fast_memory_words the plan moves the fewest words, with fast_memory_bytes the
  * fewest bytes. In bytes, q, k, v and d_o take `dtype` in fast memory, all else the type of arithmetic (f32 if that is
  * bf16); in slow memory outputs take `dtype`, too, but what is written of them to be read again takes the type of

@@ -1,12 +1,17 @@
 #include "redblue/hardware/hardware.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 
 #include "redblue/files/atomic_file.hpp"
 #include "redblue/files/mapped_file.hpp"
+#include "redblue/files/text.hpp"
+#include "redblue/hardware/topology.hpp"
 #include "redblue/language/error.hpp"
+#include "redblue/version.hpp"
 
 namespace redblue {
 
@@ -61,9 +66,29 @@ bool has_hardware_file() {
   return !path.empty() && std::filesystem::exists(path, ignored);
 }
 
+std::vector<std::string> doubts_about(const Hardware& h) {
+  std::vector<std::string> doubts;
+  if (const std::string cpu = hardware::cpu_name(); h.cpu != cpu)
+    doubts.push_back(fmt::format("it is of another processor, {}; this one is {}", file::printable(h.cpu), cpu));
+  if (const int cores = hardware::cores(); h.cores != cores)
+    doubts.push_back(fmt::format("it is of {} cores; this process may use {}", h.cores, cores));
+  const Circumstances& c = h.measured;
+  if (c.at.empty())
+    doubts.emplace_back("a version of redblue wrote it that did not note when and under what load");
+  else if (c.version != kVersion)
+    doubts.push_back(fmt::format("redblue {} wrote it; this is {}", file::printable(c.version), kVersion));
+  if (c.brief)
+    doubts.emplace_back("it was measured in a moment, for a first plan");
+  else if (c.disturbed > 0 || h.spread > kMostSpread)
+    doubts.push_back(fmt::format(
+        "something else kept the machine busy: samples scatter by {:.0f} %{}", 100 * h.spread,
+        c.figures == 0 ? "" : fmt::format(", and {} of {} figures look disturbed", c.disturbed, c.figures)));
+  return doubts;
+}
+
 const Hardware& this_machine() {
   static const Hardware hardware =
-      has_hardware_file() ? with_new_peaks(load_hardware(default_hardware_path())) : measure_hardware();
+      has_hardware_file() ? with_new_peaks(load_hardware(default_hardware_path())) : measure_briefly();
   return hardware;
 }
 

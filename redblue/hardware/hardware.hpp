@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -37,6 +38,18 @@ struct ExpRate {
   double elements = 0;  ///< per second
 };
 
+/// When a machine was measured, and what else it did meanwhile.
+struct Circumstances {
+  std::string at;                ///< "2026-11-29T20:45:00Z"; empty: not known, as of files of earlier versions
+  std::string version;           ///< of redblue
+  bool brief = false;            ///< was it measured in a moment, for a first plan?
+  std::optional<double> load;    ///< the load average of the minute before
+  std::optional<double> others;  ///< the share of all CPUs, 0 to 1, that other processes took meanwhile
+  int figures = 0;               ///< figures that were measured
+  int repeated = 0;              ///< figures that were taken again because they looked disturbed
+  int disturbed = 0;             ///< figures that looked disturbed to the end
+};
+
 /// The largest number of cores, or of threads to model: more than any machine has.
 inline constexpr int kMostCores = 1 << 20;
 
@@ -51,6 +64,7 @@ struct Hardware {
   /// The largest distance between the quartiles of a measurement's samples, over their median. Above 0.1 other programs
   /// kept the machine busy.
   double spread = 0;
+  Circumstances measured;
 
   /// Entries for an instruction set and a type; null where there is none.
   const Peak* peak(Isa isa, DType dtype) const;
@@ -69,9 +83,17 @@ double sample_clock();
 /// below it that has one. Throws Unsupported if there is none, or if this machine cannot run `isa`.
 double sample_peak(Isa isa, DType dtype);
 
+/// A figure looks disturbed if its samples scatter by more than this, or if other processes take more than this share
+/// of all CPUs while it is measured.
+inline constexpr double kMostSpread = 0.1, kMostOthers = 0.2;
+
 /// Measures this machine: a few seconds on idle cores. Every instruction set that is available is measured,
-/// whatever REDBLUE_ISA says.
+/// whatever REDBLUE_ISA says. A figure that looks disturbed is taken again, up to three times in all, and the one whose
+/// samples scatter least is kept.
 Hardware measure_hardware();
+/// Measures the same in some 40 ms, by few short samples, each figure once. The bandwidth of all cores is not measured:
+/// it is taken for that of one core, times the cores, but of 8 at most.
+Hardware measure_briefly();
 
 /// JSON, schema "redblue.hardware/1" (docs/hardware.md).
 std::string to_json(const Hardware& hardware);
@@ -89,11 +111,15 @@ void save_hardware(const Hardware& hardware, const std::string& path);
 Hardware with_new_peaks(Hardware h);
 
 /// The machine at hand, as `redblue doctor` has left it in default_hardware_path(), with_new_peaks(). Where there is no
-/// such file it is measured, in a few seconds. The first answer stays for the whole process. Throws IoError if the
+/// such file it is measured briefly. The first answer stays for the whole process. Throws IoError if the
 /// file is bad.
 const Hardware& this_machine();
 /// Is that file there?
 bool has_hardware_file();
+
+/// Why a measurement may not be that of this machine and this version, one sentence each: another processor, another
+/// number of cores, another version, or figures that were disturbed.
+std::vector<std::string> doubts_about(const Hardware& hardware);
 
 /// ${XDG_CONFIG_HOME:-~/.config}/redblue/hardware.json. Empty where neither that variable nor HOME is an absolute path.
 std::string default_hardware_path();

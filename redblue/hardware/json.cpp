@@ -21,6 +21,7 @@ class Field {
   Field(const Json& value, std::string name, const std::string& path)
       : value_(value), name_(std::move(name)), path_(path) {}
 
+  bool has(const char* key) const { return value_.is_object() && value_.contains(key); }
   Field operator[](const char* key) const {
     const std::string name = name_.empty() ? key : fmt::format("{}.{}", name_, key);
     if (!value_.is_object()) fail("an object");
@@ -52,6 +53,11 @@ class Field {
   double share() const {
     if (!value_.is_number() || !(value_.get<double>() >= 0)) fail("a number, 0 or more");
     return value_.get<double>();
+  }
+  int number(int most) const {
+    if (!value_.is_number_integer() || value_.get<double>() < 0 || value_.get<double>() > most)
+      fail(fmt::format("a whole number from 0 to {}", most));
+    return value_.get<int>();
   }
   Isa isa() const {
     const auto isa = isa_from_name(text());
@@ -90,6 +96,34 @@ Peak peak_from(const Field& f) {
 }
 ExpRate exp_rate_from(const Field& f) { return {f["isa"].isa(), f["dtype"].dtype(), f["elements"].positive()}; }
 
+/// Files of earlier versions have none, and what the system does not tell is left out.
+Circumstances circumstances_from(const Field& all) {
+  constexpr int kMostFigures = 1000;
+  Circumstances c;
+  if (!all.has("measured")) return c;
+  const Field f = all["measured"];
+  c.at = f["at"].text();
+  c.version = f["version"].text();
+  c.brief = f.has("brief");
+  if (f.has("load")) c.load = f["load"].share();
+  if (f.has("others")) c.others = f["others"].share();
+  c.figures = f["figures"].number(kMostFigures);
+  c.repeated = f["repeated"].number(kMostFigures);
+  c.disturbed = f["disturbed"].number(kMostFigures);
+  return c;
+}
+
+Json json_of(const Circumstances& c) {
+  Json json = {{"at", c.at}, {"version", c.version}};
+  if (c.brief) json["brief"] = true;
+  if (c.load) json["load"] = *c.load;
+  if (c.others) json["others"] = *c.others;
+  json["figures"] = c.figures;
+  json["repeated"] = c.repeated;
+  json["disturbed"] = c.disturbed;
+  return json;
+}
+
 }  // namespace
 
 std::string to_json(const Hardware& h) {
@@ -106,9 +140,10 @@ std::string to_json(const Hardware& h) {
                      {"ratio", p.flops / p.expected(h.clock)}});
   for (const ExpRate& e : h.exp_rates)
     exp_rates.push_back({{"isa", name_of(e.isa)}, {"dtype", name_of(e.dtype)}, {"elements", e.elements}});
-  const Json all = {{"schema", kSchema}, {"cpu", h.cpu},           {"cores", h.cores},
-                    {"clock", h.clock},  {"levels", levels},       {"all_cores_bandwidth", h.all_cores_bandwidth},
-                    {"peaks", peaks},    {"exp_rates", exp_rates}, {"spread", h.spread}};
+  Json all = {{"schema", kSchema}, {"cpu", h.cpu},           {"cores", h.cores},
+              {"clock", h.clock},  {"levels", levels},       {"all_cores_bandwidth", h.all_cores_bandwidth},
+              {"peaks", peaks},    {"exp_rates", exp_rates}, {"spread", h.spread}};
+  if (!h.measured.at.empty()) all["measured"] = json_of(h.measured);
   return all.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
@@ -136,6 +171,7 @@ Hardware hardware_from_json(const std::string& text, const std::string& path) {
   for (const Field& f : all["peaks"].list()) h.peaks.push_back(peak_from(f));
   for (const Field& f : all["exp_rates"].list()) h.exp_rates.push_back(exp_rate_from(f));
   h.spread = all["spread"].share();
+  h.measured = circumstances_from(all);
   return h;
 }
 

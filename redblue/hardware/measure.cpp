@@ -8,36 +8,73 @@
 #include <cmath>
 #include <ctime>
 #include <functional>
+#include <limits>
 #include <optional>
-#include <span>
+#include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "redblue/hardware/family.hpp"
 #include "redblue/hardware/hardware.hpp"
+#include "redblue/hardware/load.hpp"
 #include "redblue/hardware/topology.hpp"
 #include "redblue/language/error.hpp"
+#include "redblue/version.hpp"
 
 namespace redblue {
 
 namespace hardware {
 namespace {
 
+/// How much time measurements take.
+struct Pace {
+  double sample_seconds;  ///< at least
+  std::size_t least_samples, most_samples;
+  double enough_seconds;  ///< for long samples, as of reading a gigabyte
+  int most_rounds;        ///< the most measurements of a figure that looks disturbed
+};
+constexpr Pace kThorough{4e-3, 5, 25, 0.5, 3}, kOnce{4e-3, 5, 25, 0.5, 1}, kBrief{1e-4, 1, 3, 3e-3, 1};
+
 /// Medians of repeated samples, in processor time of this thread: time that other programs take does not count.
 class Stopwatch {
  public:
+  explicit Stopwatch(const Pace& pace) : pace_(pace) {}
+
   /// Units per second of run(steps), where a step is `units` of them.
   template <class Run>
   double rate(double units, const Run& run) {
     const std::int64_t steps = enough(run).steps;
-    std::array<double, 25> samples;
-    std::size_t taken = 0;
-    for (double spent = 0; taken < samples.size() && (taken < kLeastSamples || spent < kEnoughSeconds); ++taken) {
-      const double sample = seconds(run, steps);
-      samples[taken] = units * static_cast<double>(steps) / sample;
-      spent += sample;
+    return figure([&] {
+      std::vector<double> samples;
+      for (double spent = 0; samples.size() < pace_.most_samples &&
+                             (samples.size() < pace_.least_samples || spent < pace_.enough_seconds);) {
+        const double sample = seconds(run, steps);
+        samples.push_back(units * static_cast<double>(steps) / sample);
+        spent += sample;
+      }
+      return samples;
+    });
+  }
+  /// The median of the samples that take() gives. If they look disturbed, others are taken, and the ones that scatter
+  /// least count.
+  template <class Take>
+  double figure(const Take& take) {
+    Round best{0, std::numeric_limits<double>::infinity()};
+    bool calm = false;
+    int rounds = 0;
+    const int most = disturbed < kHopeless ? pace_.most_rounds : 1;
+    for (; rounds < most && !calm; ++rounds) {
+      const auto before = cpu_time_now();
+      const Round round = median(take());
+      calm = round.spread <= kMostSpread && share_of_others(before, cpu_time_now()).value_or(0) <= kMostOthers;
+      if (calm || round.spread < best.spread) best = round;
     }
-    return median(std::span(samples).first(taken));
+    ++figures;
+    repeated += rounds > 1 ? 1 : 0;
+    disturbed += calm ? 0 : 1;
+    spread = std::max(spread, best.spread);
+    return best.median;
   }
   /// Units per second from one sample.
   template <class Run>
@@ -45,30 +82,32 @@ class Stopwatch {
     const Taken t = enough(run);
     return units * static_cast<double>(t.steps) / t.seconds;
   }
-  double median(std::span<double> samples) {
-    std::sort(samples.begin(), samples.end());
-    const std::size_t n = samples.size();
-    const double middle = samples[n / 2];
-    spread_ = std::max(spread_, (samples[n * 3 / 4] - samples[n / 4]) / middle);
-    return middle;
-  }
-  double spread() const { return spread_; }
+
+  int figures = 0, repeated = 0, disturbed = 0;
+  double spread = 0;  ///< of the figure whose samples scatter most
 
  private:
-  static constexpr double kSampleSeconds = 4e-3;  // at least
-  static constexpr std::size_t kLeastSamples = 5;
-  static constexpr double kEnoughSeconds = 0.5;  // for long samples, as of reading a gigabyte
   struct Taken {
     std::int64_t steps;
     double seconds;
   };
+  struct Round {
+    double median, spread;
+  };
+
+  static Round median(std::vector<double> samples) {
+    std::sort(samples.begin(), samples.end());
+    const std::size_t n = samples.size();
+    const double middle = samples[n / 2];
+    return {middle, (samples[n * 3 / 4] - samples[n / 4]) / middle};
+  }
 
   /// As many steps as a sample takes.
   template <class Run>
   Taken enough(const Run& run) {
     for (Taken t{1, 0};; t.steps *= 2) {
       t.seconds = seconds(run, t.steps);
-      if (t.seconds >= kSampleSeconds) return t;
+      if (t.seconds >= pace_.sample_seconds) return t;
     }
   }
   template <class Run>
@@ -83,7 +122,9 @@ class Stopwatch {
     return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
   }
 
-  double spread_ = 0;
+  static constexpr int kHopeless = 4;  ///< after that many disturbed figures others are not taken again
+
+  Pace pace_;
   volatile double sink_ = 0;  // keeps the compiler from leaving out what `run` computes
 };
 
@@ -170,9 +211,12 @@ double measure_read(Stopwatch& watch, const Loops& l, std::int64_t bytes) {
 
 /// A number of bytes that fits well into level i and is well above the size of the level below. A virtual machine may
 /// report a shared cache that is mostly not there.
-std::int64_t bytes_within(const std::vector<MemoryLevel>& levels, std::size_t i) {
+std::int64_t bytes_within(const std::vector<MemoryLevel>& levels, std::size_t i, bool brief) {
   const std::int64_t below = i == 0 ? 0 : levels[i - 1].bytes;
-  if (i + 1 == levels.size()) return std::min(std::max(4 * below, std::int64_t{64} << 20), levels[i].bytes / 4);
+  if (i + 1 == levels.size()) {
+    const int caches = brief ? 2 : 4;  // to map pages takes most of the time
+    return std::min(std::max(caches * below, std::int64_t{64} << 20), levels[i].bytes / 4);
+  }
   if (levels[i].cores == 1) return levels[i].bytes / 2;
   return std::min(std::max(2 * below, std::min(8 * below, levels[i].bytes / 4)), levels[i].bytes);  // others use it too
 }
@@ -184,9 +228,9 @@ double measure_all_cores(Stopwatch& watch, const Loops& l, const std::vector<Mem
   const std::int64_t each =
       std::min(std::max(std::int64_t{16} << 20, 4 * last.bytes / last.cores), memory.bytes / 4 / cores);
   constexpr std::size_t kSamples = 5;
-  std::vector<std::array<double, kSamples>> rates(static_cast<std::size_t>(cores));
+  using Rates = std::array<double, kSamples>;
   std::barrier together(cores);
-  const auto work = [&](std::array<double, kSamples>& mine) {
+  const auto work = [&](Rates& mine) {
     const Buffer buffer(each);
     volatile double sink = 0;
     for (double& rate : mine) {
@@ -203,15 +247,18 @@ double measure_all_cores(Stopwatch& watch, const Loops& l, const std::vector<Mem
     }
     static_cast<void>(sink);
   };
-  {
-    std::vector<std::jthread> threads;
-    threads.reserve(rates.size());
-    for (auto& mine : rates) threads.emplace_back(work, std::ref(mine));
-  }
-  std::array<double, kSamples> total{};
-  for (const auto& mine : rates)
-    for (std::size_t i = 0; i < kSamples; ++i) total[i] += mine[i];
-  return watch.median(total);
+  return watch.figure([&] {
+    std::vector<Rates> rates(static_cast<std::size_t>(cores));
+    {
+      std::vector<std::jthread> threads;
+      threads.reserve(rates.size());
+      for (auto& mine : rates) threads.emplace_back(work, std::ref(mine));
+    }
+    std::vector<double> total(kSamples);
+    for (const auto& mine : rates)
+      for (std::size_t i = 0; i < kSamples; ++i) total[i] += mine[i];
+    return total;
+  });
 }
 
 }  // namespace
@@ -225,7 +272,9 @@ Hardware describe_hardware() {
   return h;
 }
 
-double sample_clock() { return hardware::Stopwatch().sample(hardware::kAdditions, hardware::dependent_additions); }
+double sample_clock() {
+  return hardware::Stopwatch(hardware::kOnce).sample(hardware::kAdditions, hardware::dependent_additions);
+}
 
 double sample_peak(Isa isa, DType dtype) {
   const auto loops = hardware::available_loops(isa);
@@ -233,14 +282,14 @@ double sample_peak(Isa isa, DType dtype) {
                                   [&](const hardware::Loops* l) { return l->dtype == dtype && includes(isa, l->isa); });
   if (!is_available(isa) || found == loops.rend())
     throw Unsupported(fmt::format("the peak of {} with {} cannot be measured here", name_of(dtype), name_of(isa)));
-  return hardware::Stopwatch().sample(hardware::flops_per_step(**found), (*found)->multiply_add);
+  return hardware::Stopwatch(hardware::kOnce).sample(hardware::flops_per_step(**found), (*found)->multiply_add);
 }
 
 Hardware with_new_peaks(Hardware h) {
   using namespace hardware;
   if (h.cpu != cpu_name()) return h;
   const Isa best = best_isa();
-  Stopwatch watch;
+  Stopwatch watch(kOnce);
   for (const Isa isa : kIsas)
     if (includes(best, isa) && std::ranges::none_of(h.peaks, [&](const Peak& p) { return p.isa == isa; }))
       for (const Loops* l : available_loops(best))
@@ -251,15 +300,19 @@ Hardware with_new_peaks(Hardware h) {
   return h;
 }
 
-Hardware measure_hardware() {
-  using namespace hardware;
+namespace hardware {
+namespace {
+
+Hardware measured_at(const Pace& pace, bool brief) {
   Hardware h = describe_hardware();
+  h.measured = {.at = time_now(), .version = std::string(kVersion), .brief = brief, .load = load_average()};
+  const auto before = cpu_time_now();
   const auto loops = available_loops();
   {
-    Stopwatch warm_up;  // until clock and vector units are awake
+    Stopwatch warm_up(pace);  // until clock and vector units are awake
     warm_up.rate(1, loops.back()->multiply_add);
   }
-  Stopwatch watch;
+  Stopwatch watch(pace);
   h.clock = watch.rate(kAdditions, dependent_additions);
   for (const Loops* l : loops) {
     h.peaks.push_back(measure_peak(watch, *l, h.clock));
@@ -267,11 +320,24 @@ Hardware measure_hardware() {
   }
   const Loops& reader = **std::find_if(loops.rbegin(), loops.rend(), [](const Loops* l) { return l->read != nullptr; });
   for (std::size_t i = 0; i < h.levels.size(); ++i)
-    h.levels[i].read_bandwidth = measure_read(watch, reader, bytes_within(h.levels, i));
+    h.levels[i].read_bandwidth = measure_read(watch, reader, bytes_within(h.levels, i, brief));
+  const double one_core = h.levels.back().read_bandwidth;
+  constexpr int kCoresThatFillMemory = 8;
   // At least the bandwidth of one core: a lower figure means that other programs took the rest.
-  h.all_cores_bandwidth = std::max(h.levels.back().read_bandwidth, measure_all_cores(watch, reader, h.levels, h.cores));
-  h.spread = watch.spread();
+  h.all_cores_bandwidth = brief ? one_core * std::min(h.cores, kCoresThatFillMemory)
+                                : std::max(one_core, measure_all_cores(watch, reader, h.levels, h.cores));
+  h.spread = watch.spread;
+  h.measured.others = share_of_others(before, cpu_time_now());
+  h.measured.figures = watch.figures;
+  h.measured.repeated = watch.repeated;
+  h.measured.disturbed = watch.disturbed;
   return h;
 }
+
+}  // namespace
+}  // namespace hardware
+
+Hardware measure_hardware() { return hardware::measured_at(hardware::kThorough, false); }
+Hardware measure_briefly() { return hardware::measured_at(hardware::kBrief, true); }
 
 }  // namespace redblue

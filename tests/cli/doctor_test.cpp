@@ -11,7 +11,38 @@ TEST(CliDoctor, WritesAFileAndATable) {
   ASSERT_EQ(f.exit_code, 0) << f.err;
   EXPECT_THAT(f.out, HasSubstr("portable"));
   EXPECT_THAT(f.out, HasSubstr("written to here.json"));
-  EXPECT_EQ(Json::parse(file::read_text(w / "here.json"))["schema"], "redblue.hardware/1");
+  const Json json = Json::parse(file::read_text(w / "here.json"));
+  EXPECT_EQ(json["schema"], "redblue.hardware/1");
+  const std::string at = json["measured"]["at"];
+  EXPECT_THAT(f.out, HasSubstr("measured " + at + " by redblue "));
+  EXPECT_THAT(f.out, HasSubstr("taken again because they looked disturbed: "));
+}
+
+/// --show measures nothing: it says what the file holds, and what is doubtful about it.
+TEST(CliDoctor, ShowsAFileAndWhatIsDoubtfulAboutIt) {
+  const Workplace w;
+  std::filesystem::copy_file(test::in_sources("/tests/data/hardware.json"), w / "other.json");
+  const Finished f = w.run("doctor --output other.json --show"_args);
+  ASSERT_EQ(f.exit_code, 0) << f.err;
+  EXPECT_THAT(f.out, HasSubstr("an invented server"));
+  EXPECT_THAT(f.out, HasSubstr("caution: it is of another processor, an invented server"));
+  EXPECT_THAT(f.out, HasSubstr("did not note when and under what load"));
+  EXPECT_THAT(f.out, HasSubstr("read from other.json"));
+  EXPECT_EQ(file::read_text(w / "other.json"), file::read_text(test::in_sources("/tests/data/hardware.json")));
+  const Finished none = w.run("doctor --output none.json --show"_args);
+  EXPECT_EQ(none.exit_code, 2);
+  EXPECT_THAT(none.err, HasSubstr("none.json"));
+  const Finished quiet = w.run("doctor --output other.json --show --quiet"_args);
+  EXPECT_EQ(quiet.exit_code, 2);
+  EXPECT_THAT(quiet.err, HasSubstr("--quiet and --show: give one of them"));
+}
+
+TEST(CliDoctor, SaysWhatItReplaces) {
+  const Workplace w;
+  std::filesystem::copy_file(test::in_sources("/tests/data/hardware.json"), w / "here.json");
+  const Finished f = w.run("doctor --output here.json"_args);
+  ASSERT_EQ(f.exit_code, 0) << f.err;
+  EXPECT_THAT(f.out, HasSubstr("in place of one without a date of another processor"));
 }
 
 TEST(CliDoctor, DefaultPlaceAndJson) {

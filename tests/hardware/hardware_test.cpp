@@ -6,7 +6,9 @@
 #include <filesystem>
 
 #include "files/support.hpp"
+#include "redblue/hardware/load.hpp"
 #include "redblue/language/error.hpp"
+#include "redblue/version.hpp"
 #include "support/paths.hpp"
 
 namespace redblue::test {
@@ -80,6 +82,63 @@ TEST(HardwareFile, BadOnesAreRefusedWithTheFieldAndWhatItMustBe) {
   EXPECT_THAT(message_of(none), HasSubstr("levels is [], it must be a list with at least one entry"));
 }
 
+TEST(HardwareFile, KeepsWhenAndUnderWhatLoadItWasMeasured) {
+  Hardware h = load_hardware(kInvented);
+  h.measured = {.at = "2026-11-29T20:45:00Z",
+                .version = "0.1.0",
+                .brief = true,
+                .load = 1.5,
+                .others = 0.25,
+                .figures = 20,
+                .repeated = 3,
+                .disturbed = 1};
+  const Circumstances c = hardware_from_json(to_json(h), "h.json").measured;
+  EXPECT_EQ(c.at, h.measured.at);
+  EXPECT_EQ(c.version, "0.1.0");
+  EXPECT_TRUE(c.brief);
+  EXPECT_EQ(c.load, 1.5);
+  EXPECT_EQ(c.others, 0.25);
+  EXPECT_EQ(c.figures, 20);
+  EXPECT_EQ(c.repeated, 3);
+  EXPECT_EQ(c.disturbed, 1);
+  h.measured.load = h.measured.others = std::nullopt;  // a system that does not tell
+  EXPECT_EQ(hardware_from_json(to_json(h), "h.json").measured.others, std::nullopt);
+}
+
+TEST(HardwareFile, IsDoubtedForWhatMakesItStale) {
+  Hardware h = describe_hardware();
+  h.measured = {.at = "2026-11-29T20:45:00Z", .version = std::string(kVersion), .figures = 20};
+  EXPECT_TRUE(doubts_about(h).empty());
+  const auto one = [&](const auto& change) {
+    Hardware other = h;
+    change(other);
+    const auto doubts = doubts_about(other);
+    return doubts.size() == 1 ? doubts[0] : std::to_string(doubts.size()) + " doubts";
+  };
+  EXPECT_THAT(one([](Hardware& x) { x.cpu = "another"; }), HasSubstr("another processor, another; this one is"));
+  EXPECT_THAT(one([](Hardware& x) { x.cores += 3; }), HasSubstr("cores; this process may use"));
+  EXPECT_THAT(one([](Hardware& x) { x.measured.version = "0.0.1"; }), HasSubstr("redblue 0.0.1 wrote it; this is"));
+  EXPECT_THAT(one([](Hardware& x) { x.measured = {}; }), HasSubstr("did not note when"));
+  EXPECT_THAT(one([](Hardware& x) { x.measured.brief = true; }), HasSubstr("in a moment"));
+  EXPECT_THAT(one([](Hardware& x) { x.spread = 0.3; }), HasSubstr("scatter by 30 %"));
+  EXPECT_THAT(one([](Hardware& x) { x.measured.disturbed = 2; }), HasSubstr("2 of 20 figures look disturbed"));
+}
+
+/// Two moments, 1 s apart on two processors: one was busy, half of that time for this process.
+TEST(Load, ShareOfOthersIsWhatThisProcessDidNotTake) {
+  using namespace hardware;
+  const auto before = cpu_time("cpu  100 0 50 1000 20 0 5 5 0 0", 100, 3);
+  const auto after = cpu_time("cpu  160 10 70 1090 30 0 10 5 0 0", 100, 3.5);
+  ASSERT_TRUE(before && after);
+  EXPECT_DOUBLE_EQ(before->total, 11.8);
+  EXPECT_DOUBLE_EQ(before->busy, 1.6);
+  EXPECT_NEAR(share_of_others(before, after).value(), (0.95 - 0.5) / 1.95, 1e-12);
+  EXPECT_EQ(share_of_others(before, before), std::nullopt);
+  EXPECT_EQ(share_of_others(std::nullopt, after), std::nullopt);
+  for (const char* bad : {"", "cpu0 1 2 3 4 5 6 7 8", "cpu 1 2 3", "intr 1 2 3 4 5 6 7 8"})
+    EXPECT_FALSE(cpu_time(bad, 100, 0)) << bad;
+}
+
 TEST(HardwareFile, MissingOneIsNamed) {
   try {
     load_hardware("/no/such/hardware.json");
@@ -129,6 +188,22 @@ TEST(Doctor, MeasuresWhatThereIs) {
     EXPECT_EQ(h.peak(isa, DType::bf16) != nullptr, is_available(isa));
   for (const Peak& p : h.peaks) EXPECT_GT(p.flops, 0);
   for (const MemoryLevel& l : h.levels) EXPECT_GT(l.read_bandwidth, 0) << l.name;
+  const std::string text = to_json(h);
+  EXPECT_EQ(to_json(hardware_from_json(text, "measured")), text);
+  EXPECT_EQ(h.measured.at.size(), std::string("2026-11-29T20:45:00Z").size());
+  EXPECT_EQ(h.measured.version, kVersion);
+  // The clock, each peak, each rate of exponentials, each level, and all cores together.
+  EXPECT_EQ(h.measured.figures, std::ssize(h.peaks) + std::ssize(h.exp_rates) + std::ssize(h.levels) + 2);
+  EXPECT_LE(h.measured.disturbed, h.measured.figures);
+  EXPECT_LE(h.measured.repeated, h.measured.figures);
+}
+
+TEST(Doctor, MeasuresAllOfItBrieflyToo) {
+  const Hardware h = measure_briefly();
+  EXPECT_TRUE(h.measured.brief);
+  for (Isa isa : kIsas) EXPECT_EQ(h.peak(isa, DType::f32) != nullptr, is_available(isa) && isa <= Isa::avx512);
+  for (const MemoryLevel& l : h.levels) EXPECT_GT(l.read_bandwidth, 0) << l.name;
+  EXPECT_GE(h.all_cores_bandwidth, h.levels.back().read_bandwidth);
   const std::string text = to_json(h);
   EXPECT_EQ(to_json(hardware_from_json(text, "measured")), text);
 }
