@@ -1,6 +1,7 @@
-"""Times calls so small that what surrounds the attention takes the time: n = 16, d = 64, fp32, one head, one thread.
+"""Times calls so small that what surrounds the attention takes the time: n = 16, d = 64, fp32, one head, one thread. Then the
+steps of such a call, as docs/calls.md has them.
 
-python bench/small_calls.py       # microseconds: the least of 9 means of 2000 calls, taken in turn. Tensors where torch is installed
+python bench/small_calls.py       # microseconds: the least of 200 means of 100 calls, taken in turn. Tensors where torch is installed
 """
 
 import time
@@ -8,8 +9,10 @@ import time
 import numpy as np
 
 import redblue
+from redblue import _arrays, _attention, _calls
 
-CALLS, ROUNDS = 2000, 9
+CALLS, ROUNDS = 100, 200
+MORE_HEADS = 8
 
 
 def of_numpy():
@@ -31,6 +34,43 @@ def of_torch():
     }
 
 
+def runs_of(q):
+    """Runs of the plan alone, of one head and of MORE_HEADS more, as a call begins them."""
+    family = _arrays.family_of(q, q, q)[0]
+    runs = []
+    for heads in (1, 1 + MORE_HEADS):
+        x = q.repeat(heads, 1) if isinstance(q, np.ndarray) else q.repeat(1, heads, 1, 1)
+        redblue.attention(x, x, x, threads=1)
+        call = _calls.call_as_given(_calls.key_as_given(x, x, x, False, {"threads": 1}))
+        o = family.empty(x, call.o_shape, call.type)
+        arrays = (*map(family.native, (x, x, x, o)), *(None,) * 12)
+        runs.append(lambda call=call, arrays=arrays: family.run(call.plan, arrays, call.tokens_first, 0))
+    return runs
+
+
+def steps_of(q, *, tensors):
+    """{step: a function that does it alone}, of a call of attention with these arrays that came before."""
+    family = _arrays.family_of(q, q, q)[0]
+    one, more = runs_of(q)
+    options = {} if tensors else {"threads": 1}
+    redblue.attention(q, q, q, **options)
+    key = _calls.key_as_given(q, q, q, False, options)
+    call = _calls.call_as_given(key)
+    steps = {
+        "whole": lambda: redblue.attention(q, q, q, **options),
+        "forward": lambda: _attention.forward(q, q, q, None, False, options),
+        "which kind of arrays they are": lambda: _arrays.family_of(q, q, q),
+        "key of sizes, types and options": lambda: _calls.key_as_given(q, q, q, False, options),
+        "plan of that key": lambda: _calls.call_as_given(key),
+        "memory for the output": lambda: family.empty(q, call.o_shape, call.type, "q"),
+        "run, in the library": one,
+        "more": more,
+    }
+    if tensors:
+        steps["what torch must know of the call"] = lambda: redblue.torch._way((q, q, q, None, None, None))
+    return steps
+
+
 def mean(call):
     start = time.perf_counter()
     for _ in range(CALLS):
@@ -38,16 +78,53 @@ def mean(call):
     return 1e6 * (time.perf_counter() - start) / CALLS
 
 
-calls = of_numpy()
-try:
-    calls.update(of_torch())
-except ImportError:
-    print("torch is not installed: no tensors")
-for call in calls.values():
-    mean(call)
-least = dict.fromkeys(calls, float("inf"))
-for _ in range(ROUNDS):
-    for name, call in calls.items():
-        least[name] = min(least[name], mean(call))
-for name, us in least.items():
-    print(f"{name:40} {us:6.1f} us")
+def least_of(calls):
+    for call in calls.values():
+        mean(call)
+    least = dict.fromkeys(calls, float("inf"))
+    for _ in range(ROUNDS):
+        for name, call in calls.items():
+            least[name] = min(least[name], mean(call))
+    return least
+
+
+def column(q, *, tensors):
+    """{step: microseconds}, in the order of a call. What a step takes with the loop around it, less the loop alone."""
+    found = least_of({"loop": lambda: None, **steps_of(q, tensors=tensors)})
+    loop = found.pop("loop")
+    us = {name: t - loop for name, t in found.items()}
+    whole, forward, more = us.pop("whole"), us.pop("forward"), us.pop("more")
+    of_torch = us.pop("what torch must know of the call", 0.0)
+    run = us.pop("run, in the library")
+    head = (more - run) / MORE_HEADS
+    return {
+        "which function it is for, autocast and the like": max(0.0, whole - forward - of_torch),
+        "what torch must know of the call": of_torch,
+        **us,
+        "run, in the library: around the heads": run - head,
+        "run, in the library: the head": head,
+        "calls between these, the tuple of arrays": forward - sum(us.values()) - run,
+        "all": whole,
+    }
+
+
+def main():
+    calls = of_numpy()
+    columns = {"NumPy": column(np.random.default_rng(0).standard_normal((1, 1, 16, 64), dtype=np.float32), tensors=False)}
+    try:
+        calls.update(of_torch())
+    except ImportError:
+        print("torch is not installed: no tensors")
+    else:
+        import torch
+
+        columns["tensors"] = column(torch.randn(1, 1, 16, 64), tensors=True)
+    for name, us in least_of(calls).items():
+        print(f"{name:40} {us:6.1f} us")
+    print(f"\n| step of redblue.attention, us | {' | '.join(columns)} |\n|---|{'---|' * len(columns)}")
+    for step in columns["NumPy"]:
+        print(f"| {step} | {' | '.join(f'{us[step]:.1f}' for us in columns.values())} |")
+
+
+if __name__ == "__main__":
+    main()

@@ -11,6 +11,7 @@ A family has
     filled(x, shape, type, value)  as empty, with this value, or these, in it
     where(rows, x, y)     of arrays and a number y: x where rows is true, else y
     where_any(rows, f, x) f() if any of rows is true, else x
+    run(plan, arrays, tokens_first, seed)  runs a plan on the tuple that Request.arrays makes
     attended(call, r, o, lse)  new o and lse, with which a call for a part of the keys goes on from these two
     given(x, name)        x, checked and as the family wants it
     output(x, name)       the same of an array that a run writes to
@@ -47,6 +48,10 @@ class InPlace:
 
     empty: Callable[..., Any]
 
+    @staticmethod
+    def run(plan: Any, arrays: tuple, tokens_first: bool, seed: int) -> None:
+        plan.run(arrays, tokens_first, seed, False)
+
     @classmethod
     def filled(cls, x: Any, shape: tuple[int, ...], type: str, value: Any) -> Any:
         found = cls.empty(x, shape, type)
@@ -57,9 +62,9 @@ class InPlace:
     def where_any(rows: Any, f: Callable[[], Any], x: Any) -> Any:
         return f() if rows.any() else x
 
-    @staticmethod
-    def attended(call: Any, r: Any, o: Any, lse: Any) -> tuple[Any, Any]:
-        call.plan.run(r.arrays(o, lse), call.tokens_first, 0, False)
+    @classmethod
+    def attended(cls, call: Any, r: Any, o: Any, lse: Any) -> tuple[Any, Any]:
+        cls.run(call.plan, r.arrays(o, lse), call.tokens_first, 0)
         return o, lse
 
 
@@ -80,7 +85,7 @@ class NumPy(InPlace):
 
     @staticmethod
     def native(x: np.ndarray) -> Any:
-        return x if x.dtype.kind == "f" or x.dtype.kind == "b" else x.view(np.uint16)
+        return x.view(np.uint16) if x.dtype.kind == "V" else x  # bfloat16, of which Python has no format
 
     @staticmethod
     def is_dense(x: np.ndarray) -> bool:

@@ -134,7 +134,7 @@ def attention(q: Any, k: Any, v: Any, *, out: Any = None, return_lse: bool = Fal
                     bf16 for exact attention of bfloat16 (gradients: without modifiers), unless the plan is of least
                     time and this machine multiplies fp32 faster, else f32
     M, memory       words or bytes ("64KiB", too) of fast memory: the plan that moves the fewest words. Default: the plan of least time
-                    on this machine, which is measured once, in a few seconds (`python -m redblue doctor` does it)
+                    on this machine, which is measured once (`python -m redblue doctor` does it well, in a few seconds)
     schedule        this one only, by name
     max_workspace   the most bytes that a run may take beside its arrays
     threads         at most this many; default: REDBLUE_THREADS, or torch.get_num_threads() where torch is loaded, or
@@ -177,14 +177,15 @@ def require_exact(approximate: Optional[str], tolerance: Optional[float] = None)
             raise InvalidProblem(f"return_lse with {name} = {value}: approximations have no lse; leave return_lse out")
 
 
+_NO_OTHERS = (None,) * 11  # arrays that Request.arrays has behind lse
+
+
 def forward(q: Any, k: Any, v: Any, out: Any, return_lse: bool, options: Options) -> Any:
     """attention, of which torch records nothing."""
     family, q, k, v = family_of(q, k, v)
     key = key_as_given(q, k, v, return_lse, options)
-    found = call_as_given(key)
-    if found is not None:
-        r, call = Request(family, q, k, v, None, None, None, found[0], 0, None), found[1]
-    else:
+    call = call_as_given(key)
+    if call is None:
         r = request_of(family, q, k, v, **options)
         if return_lse:
             require_exact(r.settings.approximate, r.tolerance)
@@ -192,10 +193,17 @@ def forward(q: Any, k: Any, v: Any, out: Any, return_lse: bool, options: Options
             r, _ = _masks.recognised("forward", r, options["bias"])
         call = call_for("forward", family, r.q, r.k, r.v, r.settings, (return_lse,))
         if r.seed == 0 and r.tolerance is None:
-            remember(key, r.settings, call)
-    o = family.empty(r.q, call.o_shape, call.type, "q") if out is None else _output(family, out, "out", call.o_shape)
-    lse = family.empty(r.q, call.lse_shape, call.lse_type) if return_lse else None
-    if call.plan is None:
+            remember(key, call)
+        q, k, v = r.q, r.k, r.v
+    else:
+        r = None  # it came before: it is not empty, and has no modifiers
+    o = family.empty(q, call.o_shape, call.type, "q") if out is None else _output(family, out, "out", call.o_shape)
+    lse = family.empty(q, call.lse_shape, call.lse_type) if return_lse else None
+    if r is None:
+        n = family.native
+        arrays = n(q), n(k), n(v), n(o), None if lse is None else n(lse), *_NO_OTHERS
+        family.run(call.plan, arrays, call.tokens_first, 0)
+    elif call.plan is None:
         require_heads(r, *(1, 1, *call.lse_shape)[-3:-1])
         o[...] = 0
         if return_lse:
@@ -203,7 +211,7 @@ def forward(q: Any, k: Any, v: Any, out: Any, return_lse: bool, options: Options
     else:
         arrays = r.arrays(o, lse)
         plan = call.plan if r.tolerance is None else chosen(r, call, arrays)[0]
-        plan.run(arrays, call.tokens_first, r.seed, False)
+        family.run(plan, arrays, call.tokens_first, r.seed)
         if family.refuses_nan and not (r.bias is None and r.slopes is None and r.sinks is None):
             _refuse_nan(r, o, call.wanted.compute)
     o = family.finished(o) if out is None else out
@@ -343,6 +351,6 @@ def attention_backward(
             if g is not None:
                 g[...] = 0
     else:
-        call.plan.run(r.arrays(o, lse, do, *gradients), call.tokens_first, r.seed, False)
+        family.run(call.plan, r.arrays(o, lse, do, *gradients), call.tokens_first, r.seed)
     return Gradients(*(None if g is None else family.finished(g) for g in gradients)) if out is None else out
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from typing import Any, NamedTuple, Optional
 
@@ -11,8 +10,6 @@ from ._errors import FileError, type_error
 from ._options import Settings
 from ._settings import Sizes, flag, set_part, sizes_of, tokens_first, validated, wanted_of
 from ._threads import default_threads
-
-_log = logging.getLogger("redblue")
 
 #: How many plans are kept; the oldest goes first.
 MOST_PLANS = 512
@@ -35,7 +32,7 @@ _calls: dict[tuple, Call] = {}
 _of_parents: list[dict] = []
 
 
-_as_given: dict[tuple, tuple[Settings, Call]] = {}  # the same calls by their options as they were given
+_as_given: dict[tuple, Call] = {}  # the same calls by their options as they were given
 _PLAIN = frozenset((bool, int, float, str, type(None)))
 
 
@@ -53,20 +50,28 @@ _measured = False  # in this process, which remembers the result where no file c
 
 
 def measure_once() -> None:
-    """For plans of least time: measures this machine where nobody has, and keeps the result, as the program does."""
+    """For plans of least time: measures this machine briefly where nobody has, and keeps the result, as the program does."""
     global _measured
-    if _measured or _core.has_hardware_file():
+    if _measured:
         return
+    import logging  # 3 ms of a first plan, not of the import
+
+    log = logging.getLogger("redblue")
     path = _core.hardware_path()
-    _log.warning(
-        "measuring this machine for a few seconds, for plans of least time%s",
-        f"; the result is kept in {path}" if path else ": without a home directory the result is not kept",
-    )
-    try:
-        _core.measure_machine(path)
-    except FileError as e:
-        _log.warning("%s; the measurement is not kept", e)
+    if not _core.has_hardware_file():
+        log.warning(
+            "measuring this machine in a moment, for plans of least time%s; %s",
+            f"; the result is kept in {path}" if path else ": without a home directory the result is not kept",
+            _BETTER,
+        )
+        try:
+            _core.measure_machine(path)
+        except FileError as e:
+            log.warning("%s; the measurement is not kept", e)
     _measured = True
+
+
+_BETTER = "`python -m redblue doctor` measures this one well, in a few seconds"
 
 
 def arithmetic(op: str, type: str, dense: bool, s: Settings, gradients: tuple) -> str:
@@ -173,25 +178,26 @@ def _keep(calls: dict, key: tuple, call: Any) -> None:
 def key_as_given(q: Any, k: Any, v: Any, return_lse: Any, options: Any) -> Optional[tuple]:
     """A key of these arrays and options of a forward pass as they were given, which is found in less time than the settings are
     made; None where an option is no plain value."""
+    try:
+        of_arrays = q.dtype, k.dtype, v.dtype, q.shape, k.shape, v.shape, default_threads(), return_lse, type(return_lse)
+    except RuntimeError:  # nested tensors have no shape
+        return None
+    if not options:
+        return of_arrays
     values = options.values()
     types = tuple(map(type, values))
-    if not _PLAIN.issuperset(types):
-        return None
-    try:
-        shapes = q.shape, k.shape, v.shape
-    except RuntimeError:  # nested tensors have none
-        return None
     # Types, too: 300.0 is equal to 300, and no number of words.
-    return (q.dtype, k.dtype, v.dtype, *shapes, default_threads(), return_lse, type(return_lse), *types, *options, *values)
+    return (*of_arrays, *types, *options, *values) if _PLAIN.issuperset(types) else None
 
 
-def call_as_given(key: Optional[tuple]) -> Optional[tuple[Settings, Call]]:
+def call_as_given(key: Optional[tuple]) -> Optional[Call]:
     try:
-        return None if key is None else _as_given.get(key)
+        return _as_given.get(key)  # type: ignore[arg-type]  # None is no key
     except TypeError:  # return_lse has no hash; flag() says what it may be
         return None
 
 
-def remember(key: Optional[tuple], settings: Settings, call: Call) -> None:
-    if key is not None and call.type != "bf16":  # there strides choose the arithmetic
-        _keep(_as_given, key, (settings, call))
+def remember(key: Optional[tuple], call: Call) -> None:
+    """For calls without modifiers, whose runs need no more than q, k and v."""
+    if key is not None and call.plan is not None and call.type != "bf16":  # there strides choose the arithmetic
+        _keep(_as_given, key, call)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import collections
 import copy
-import statistics
 from collections.abc import Sequence
-from html import escape
 from typing import Any, NamedTuple, Optional, Union
 
 from . import _core
@@ -82,6 +80,8 @@ class Comparison:
         return "\n".join([*(line.rstrip() for line in lines), *refused, f"M = {self.M:,} words"])
 
     def _repr_html_(self) -> str:
+        from html import escape
+
         def cells(tag: str, values: Sequence[str]) -> str:
             return "<tr>" + "".join(f"<{tag}>{escape(x)}</{tag}>" for x in values) + "</tr>"
 
@@ -105,6 +105,8 @@ def _row(m: dict, head: dict) -> Row:
 
 def _median(values: Sequence[Optional[float]]) -> Optional[float]:
     """None is the largest of all, as a NaN is in the program."""
+    import statistics  # 3 ms that few programs need
+
     found = statistics.median(float("inf") if x is None else x for x in values)
     return None if found == float("inf") else found
 

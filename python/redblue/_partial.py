@@ -61,7 +61,7 @@ def attention_partial(
     for x, name in zip(into, ("o", "lse")):
         _require_word(r, x, name, word)
     if call.plan is not None:
-        call.plan.run(r.arrays(*into), call.tokens_first, 0, False)
+        r.family.run(call.plan, r.arrays(*into), call.tokens_first, 0)
     elif begins:
         into[0][...], into[1][...] = 0, -math.inf
     return (r.family.finished(o), r.family.finished(lse)) if begins else (o, lse)
@@ -112,7 +112,7 @@ def attention_partial_backward(
         gradients.append(into)
         results.append(family.finished(fresh) if given is None else given)
     if call.plan is not None:
-        call.plan.run(r.arrays(o, lse, do, *gradients), call.tokens_first, 0, False)
+        family.run(call.plan, r.arrays(o, lse, do, *gradients), call.tokens_first, 0)
     return Gradients(*results)
 
 

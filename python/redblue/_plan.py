@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import functools
-import html
 import sys
 from typing import TYPE_CHECKING, Any, Optional, Union
 
@@ -112,6 +111,8 @@ class Plan:
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
+        import html  # its table of entities takes 1 ms
+
         f = self._facts
 
         def cells(tag: str, values: Any) -> str:

@@ -49,5 +49,5 @@ def _of_pairs(op: str, q: Any, k: Any, lse: Any, options: Options) -> Any:
     matrix = family.empty(r.q, call.pairs_shape, call.type)
     output = {"scores": {"s": matrix}, "weights": {"p": matrix}}[op]
     if call.plan is not None:  # without queries or keys the matrix has no entry
-        call.plan.run(r._replace(v=None).arrays(lse=lse, **output), call.tokens_first, 0, False)
+        family.run(call.plan, r._replace(v=None).arrays(lse=lse, **output), call.tokens_first, 0)
     return family.finished(matrix)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import numbers
 import re
 from collections.abc import Callable, Iterable
@@ -45,6 +44,8 @@ def add_help(function: Any, options: Iterable[str]) -> None:
 
 def unknown_options(caller: str, unknown: Iterable[str], known: Iterable[str]) -> TypeError:
     """The error for options that `caller` does not have."""
+    import difflib  # for errors alone
+
     known = list(known)
     name = next(iter(unknown))
     elsewhere = _core.called_elsewhere(name)

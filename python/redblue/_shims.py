@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from typing import Any, Optional
 
 import numpy as np
@@ -16,7 +15,11 @@ from ._settings import starts, used
 
 
 def _seed(dropout: float) -> Optional[int]:
-    return secrets.randbelow(1 << 53) if dropout else None
+    if not dropout:
+        return None
+    import secrets  # hash functions come with it: 4 ms that few calls need
+
+    return secrets.randbelow(1 << 53)
 
 
 def scaled_dot_product_attention(

@@ -59,10 +59,10 @@ class Torch(InPlace):
 
     @staticmethod
     def native(x: torch.Tensor) -> Any:
+        if _READ_BY_CORE and type(x) is torch.Tensor:
+            return x  # the core refuses other devices, too
         if not x.is_cpu:
             raise TypeError(f"a tensor is on device {x.device}: redblue runs on the CPU; move it there with .cpu()")
-        if _READ_BY_CORE and type(x) is torch.Tensor:
-            return x
         try:
             return x.data_ptr(), _NUMBERS[x.dtype], x.shape, x.stride()
         except RuntimeError:

@@ -358,9 +358,7 @@ _DIRECT, _RECORDED, _OPERATOR = range(3)
 def _way(tensors: Tuple) -> int:
     """What torch must know of a call: nothing, its gradients, or that it is an operator, to compile, trace, map or dispatch it,
     or to find the shapes of meta tensors."""
-    if torch.compiler.is_compiling() or torch._C._get_tracing_state() is not None:
-        return _OPERATOR
-    if torch._C._len_torch_dispatch_stack() > 0:
+    if torch.compiler.is_compiling() or torch._C._get_tracing_state() is not None or torch._C._len_torch_dispatch_stack() > 0:
         return _OPERATOR
     if forward_ad._current_level >= 0:
         _refuse_tangents(tensors)
@@ -492,7 +490,9 @@ def scaled_dot_product_attention(
         at = next(i for i, size in enumerate(mask.shape) if size != 1)
         parts = zip(q.unbind(at), k.unbind(at), v.unbind(at), mask.unbind(at))
         return _stacked([scaled_dot_product_attention(*part, dropout_p, False, scale, enable_gqa) for part in parts], at)
-    options = {"bias": mask, "dropout": dropout_p, "causal": is_causal, "alignment": alignment, "scale": scale}
+    named = ("bias", mask, None), ("dropout", dropout_p, 0.0), ("causal", is_causal, False), ("scale", scale, None)
+    options = {name: x for name, x, usual in named if type(x) is not type(usual) or x != usual}  # few are looked up in less time
+    options.update({"alignment": alignment} if is_causal else {})
     o = of_tensors(q, k, v, None, False, options)
     return o if len(batch) < 2 else o.unflatten(0, batch)
 

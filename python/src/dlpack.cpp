@@ -58,6 +58,14 @@ DType dtype_of(dlpack::DataType type, SlowArray name) {
   refuse_type(name, fmt::format("{} with {} bits (DLPack's numbers)", type.code, type.bits));
 }
 
+/// Refuses a tensor of another device than the CPU.
+void require_cpu(nb::handle array) {
+  if (nb::cast<bool>(nb::getattr(array, "is_cpu", nb::bool_(true)))) return;
+  throw nb::type_error(fmt::format("a tensor is on device {}: redblue runs on the CPU; move it there with .cpu()",
+                                   nb::str(nb::object(array.attr("device"))).c_str())
+                           .c_str());
+}
+
 }  // namespace
 
 bool read_by_exchange(nb::handle type) {
@@ -78,10 +86,13 @@ Given from_exchange(nb::handle array, SlowArray name) {
   if (known.exchange->look(array.ptr(), &t) != 0) {
     if (PyErr_ExceptionMatches(PyExc_MemoryError) != 0) throw nb::python_error();
     PyErr_Clear();  // a page of torch's own frames
+    require_cpu(array);
     throw nb::type_error(fmt::format("{} has no dense memory of its own: give a plain tensor, as .to_dense() makes it",
                                      tensor_name(name))
                              .c_str());
   }
+  constexpr int kCpu = 1;
+  if (t.device[0] != kCpu) require_cpu(array);
   require_dimensions(name, t.dimensions);
   Given g{.data = static_cast<char*>(t.data) + t.byte_offset,
           .dtype = dtype_of(t.type, name),
