@@ -33,6 +33,7 @@ from ._shims import (
     flash_attn_varlen_qkvpacked_func,
     scaled_dot_product_attention,
 )
+from ._stats import stats
 
 if TYPE_CHECKING:
     from . import jax as jax
@@ -82,6 +83,7 @@ __all__ = [
     "report",
     "scaled_dot_product_attention",
     "scores",
+    "stats",
     "weights",
 ]  # not install, use, uninstall and those of flash_attn: `from redblue import *` would need torch
 

@@ -58,7 +58,10 @@ def measure_once() -> None:
 
     log = logging.getLogger("redblue")
     path = _core.hardware_path()
-    if not _core.has_hardware_file():
+    if _core.has_hardware_file():
+        if _core.is_of_another_machine():
+            log.warning("%s is of another processor, and plans of least time are made for that: %s", path, _BETTER)
+    else:
         log.warning(
             "measuring this machine in a moment, for plans of least time%s; %s",
             f"; the result is kept in {path}" if path else ": without a home directory the result is not kept",

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+
+from . import _core
 
 
 class Error(Exception):
     """Base of all errors of redblue."""
+
+    def __init__(self, *args: Any):
+        super().__init__(*args)
+        if not isinstance(self, OSError):
+            _core.count_refusal()  # redblue.stats
 
 
 class InvalidProblem(Error, ValueError):

@@ -328,9 +328,9 @@ def count(op: Union[str, Plan] = "forward", **options: Any) -> dict:
 
 
 def explain(
-    q: Any,
-    k: Any,
-    v: Any,
+    q: Any = None,
+    k: Any = None,
+    v: Any = None,
     *,
     op: str = "forward",
     return_lse: bool = False,
@@ -345,8 +345,18 @@ def explain(
     Plan, whose `decision` says why a tolerance or a bias that is a mask got it. Raises what the call raises, and InvalidProblem
     where a size is 0, so that nothing is planned.
 
+    Without any argument: the plan that ran last in this process, by any function and in any thread, which is a gradient's
+    after a backward pass. What its arrays or its options said of a mask or a tolerance is then not known.
+
     Source: docs/schedules.md.
     """
+    if q is None and k is None and v is None:
+        if options or op != "forward" or return_lse or bias_gradient or sinks_gradient:
+            raise InvalidProblem("explain has options and no arrays: give q, k and v, too, or nothing at all for the last call")
+        core, seed = _core.last_plan()
+        if core is None:
+            raise InvalidProblem("nothing has run in this process, so that there is no last call: give q, k and v")
+        return Plan(core, seed=seed)
     if op not in ("forward", "backward"):
         raise InvalidProblem(f'op = {op!r}: explain knows "forward" and "backward"; redblue.plan has plans of other operations')
     found = ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch.autograd import profiler
 
 from . import _core
 from ._arrays import InPlace
@@ -67,6 +68,15 @@ class Torch(InPlace):
             return x.data_ptr(), _NUMBERS[x.dtype], x.shape, x.stride()
         except RuntimeError:
             raise _no_memory(x) from None
+
+    @staticmethod
+    def run(plan: Any, arrays: tuple, tokens_first: bool, seed: int) -> None:
+        """With a range of its own where torch's profiler is on."""
+        if not profiler._is_profiler_enabled:
+            plan.run(arrays, tokens_first, seed, False)
+        else:
+            with profiler.record_function(plan.title):
+                plan.run(arrays, tokens_first, seed, False)
 
     @staticmethod
     def is_dense(x: torch.Tensor) -> bool:

@@ -18,6 +18,7 @@
 #include "redblue/threads.hpp"
 #include "redblue/version.hpp"
 #include "regimes.hpp"
+#include "statistics.hpp"
 
 namespace redblue::python {
 
@@ -98,7 +99,15 @@ NB_MODULE(_core, m) {
         if (!path.empty()) save_hardware(hardware, path);
       },
       nb::arg("path"), nb::call_guard<nb::gil_scoped_release>(),
-      "Measures this machine, in a few seconds, and keeps the result in `path`, unless that is empty.");
+      "Measures this machine, in a moment, and keeps the result in `path`, unless that is empty.");
+  m.def(
+      "is_of_another_machine",
+      [] {
+        const Hardware& here = this_machine();
+        return here.cpu != describe_hardware().cpu;
+      },
+      nb::call_guard<nb::gil_scoped_release>(),
+      "Is the measurement that plans of least time take of another processor?");
   m.def(
       "bf16_is_faster",
       [] {
@@ -117,4 +126,5 @@ NB_MODULE(_core, m) {
   python::add_regimes(m);
   python::add_xla(m);
   python::add_merge(m);
+  python::add_statistics(m);
 }

@@ -135,7 +135,7 @@ void set_plan_state(NamedPlan& place, const nb::tuple& state) {
   wanted.threads = at<int>(state, 5);
   std::tie(wanted.multiple, wanted.width, wanted.pad) = at<std::tuple<NamedNumbers, Widths, NamedNumbers>>(state, 6);
   set_values(plan::plan_options(), at<nb::dict>(state, 7), wanted.options);
-  new (&place) NamedPlan{plan_from(problem_from(at<nb::tuple>(state, 0)), wanted, at<nb::tuple>(state, 8)), wanted};
+  new (&place) NamedPlan(plan_from(problem_from(at<nb::tuple>(state, 0)), wanted, at<nb::tuple>(state, 8)), wanted);
 }
 
 }  // namespace redblue::python

@@ -11,6 +11,7 @@
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
+#include <chrono>
 
 #include "certify.hpp"
 #include "compare.hpp"
@@ -68,6 +69,8 @@ plan::Options options_of(const Wanted& w, const Problem& p) {
 }  // namespace
 
 std::shared_ptr<NamedPlan> plan_for(const Problem& p, const Wanted& wanted) {
+  using Clock = std::chrono::steady_clock;
+  const auto start = Clock::now();
   auto made = std::make_shared<NamedPlan>();
   made->wanted = wanted;
   p.validate();
@@ -87,6 +90,8 @@ std::shared_ptr<NamedPlan> plan_for(const Problem& p, const Wanted& wanted) {
   made->plan = wanted.M || wanted.memory ? plan::make_plan(p, o)
                                          : make_plan_here(p, o, {wanted.compute, wanted.tensors, wanted.threads, {}});
   if (!p.patterns.empty()) made->plan.sizes();  // made now, in the order chosen, and kept: no run makes it
+  made->runs.by_schedule = &runs_by(made->plan.row().schedule);
+  count_plan(std::chrono::duration<double>(Clock::now() - start).count());
   return made;
 }
 
@@ -178,6 +183,7 @@ void add_plan(nb::module_& m) {
            "What the norms of these arrays prove of the answer, as a dict.")
       .def("within", &within, "arrays"_a, "tokens_first"_a, "wanted"_a, "tolerance"_a,
            "The plan that answers the tolerance, or None where this one, of exact attention, does; and why.")
+      .def_prop_ro("title", &title_of, "The name of a run in a profile.")
       .def_prop_ro("writes_lse", [](const NamedPlan& p) { return p.plan.io().writes[index_of(SlowArray::lse)] > 0; });
   m.def("make_plan", &plan_for, "problem"_a, "wanted"_a, nb::call_guard<nb::gil_scoped_release>(), "A plan.");
   m.def("with_table", &with_table, "plan"_a, "seed"_a.none(), nb::call_guard<nb::gil_scoped_release>(),

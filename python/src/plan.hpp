@@ -6,6 +6,7 @@
 
 #include "redblue/attention.hpp"
 #include "redblue/plan.hpp"
+#include "statistics.hpp"
 
 namespace redblue::python {
 
@@ -25,10 +26,14 @@ struct Wanted {
 };
 
 /// redblue.Plan: a plan, what it was made for, and what runs of it remember.
-struct NamedPlan {
+struct NamedPlan : std::enable_shared_from_this<NamedPlan> {
   plan::Plan plan;
   Wanted wanted{};
   mutable RunMemo memo{};
+  mutable RunCount runs{};
+
+  NamedPlan() = default;
+  NamedPlan(plan::Plan p, Wanted w) : plan(std::move(p)), wanted(std::move(w)) {}
 };
 
 std::shared_ptr<NamedPlan> plan_for(const Problem& problem, const Wanted& wanted);

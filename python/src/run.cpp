@@ -92,8 +92,11 @@ Measured run(const NamedPlan& p, const Tensors& tensors, index_t seed, std::func
   options.compute = p.wanted.compute;
   options.pool = &pool_of(p.wanted.threads);
   if (problem.forward_first()) options.forward = {tensors[SlowArray::O], tensors[SlowArray::lse]};
-  if (problem.dropout == 0 || seed == problem.seed) return redblue::run(p.plan, tensors, options, p.memo);
-  return redblue::run(reseeded(p.plan, seed), tensors, options);
+  const bool as_planned = problem.dropout == 0 || seed == problem.seed;
+  Measured measured = as_planned ? redblue::run(p.plan, tensors, options, p.memo)
+                                 : redblue::run(reseeded(p.plan, seed), tensors, options);
+  count_run(p, seed);
+  return measured;
 }
 
 nb::object run(const NamedPlan& p, nb::handle arrays, bool tokens_first, index_t seed, bool measure) {

@@ -172,6 +172,7 @@ void run_call(const xla::Call& call) {
 }
 
 xla::Error* error(const xla::Call& call, xla::Code code, const char* message) {
+  count_refusal();
   xla::NewError made{.struct_size = sizeof(xla::NewError), .extensions = nullptr, .message = message, .code = code};
   return call.api->new_error(&made);
 }
