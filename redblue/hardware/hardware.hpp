@@ -40,14 +40,14 @@ struct ExpRate {
 
 /// When a machine was measured, and what else it did meanwhile.
 struct Circumstances {
-  std::string at;                ///< "2026-11-29T20:45:00Z"; empty: not known, as of files of earlier versions
-  std::string version;           ///< of redblue
-  bool brief = false;            ///< was it measured in a moment, for a first plan?
-  std::optional<double> load;    ///< the load average of the minute before
-  std::optional<double> others;  ///< the share of all CPUs, 0 to 1, that other processes took meanwhile
-  int figures = 0;               ///< figures that were measured
-  int repeated = 0;              ///< figures that were taken again because they looked disturbed
-  int disturbed = 0;             ///< figures that looked disturbed to the end
+  std::string at;                  ///< "2026-11-29T20:45:00Z"; empty: not known, as of files of earlier versions
+  std::string version;             ///< of redblue
+  bool brief = false;              ///< was it measured in a moment, for a first plan?
+  std::optional<double> load{};    ///< the load average of the minute before
+  std::optional<double> others{};  ///< the share of all CPUs, 0 to 1, that other processes took meanwhile
+  int figures = 0;                 ///< figures that were measured
+  int repeated = 0;                ///< figures that were taken again because they looked disturbed
+  int disturbed = 0;               ///< figures that looked disturbed to the end
 };
 
 /// The largest number of cores, or of threads to model: more than any machine has.
