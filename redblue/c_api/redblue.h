@@ -403,8 +403,8 @@ REDBLUE_API int64_t redblue_plan_own_tilings(const redblue_plan* plan);
 REDBLUE_API redblue_status redblue_plan_own_tiling(const redblue_plan* plan, int64_t index, redblue_own_tiling* own);
 
 /* The bytes that the run with these arguments takes beside the tensors: fast memory of each thread, workspace, staging
- * buffers, outputs held in the compute type. They do not include bookkeeping on the heap: at most 10 KiB and 12 KiB more
- * for each thread and, while the run checks that tensors do not overlap, 16 bytes for each row of two tensors that
+ * buffers, outputs held in the compute type. They do not include bookkeeping on the heap: at most 10 KiB and 12 KiB
+ * more for each thread and, while the run checks that tensors do not overlap, 16 bytes for each row of two tensors that
  * interleave in memory, and under patterns lists of their runs of keys, a few times what a pattern takes for each
  * thread. Reads no data; of the data pointers only that of lse matters (is it NULL?), and options->workspace is
  * ignored. tensors NULL: contiguous ones of the plan's dtype, with lse if it is required. The first call, or the first
