@@ -2,6 +2,9 @@
 
     outputs = redblue.onnx.evaluator(model).run(None, {"Q": q, "K": k, "V": v})    # a model; other operators: ONNX's own
     outputs = redblue.onnx.Backend.run_model(model, [q, k, v])                       # the interface of onnx.backend
+    print(fused := redblue.onnx.fuse(model)); fused.model                            # MatMul, Softmax, MatMul as Attention
+
+`python -m redblue.onnx fuse MODEL.onnx -o OUT.onnx` does the last for files.
 
 The evaluator is onnx.reference.ReferenceEvaluator, whose Attention is replaced. docs/semantics.md says what Attention is.
 """
@@ -19,9 +22,17 @@ from onnx.reference.op_run import OpRun
 
 from ._attention import attention
 from ._errors import InvalidProblem, Unsupported
+from ._onnx_fuse import Found, Fused, fuse
 from ._scores import scores, weights
 
+__all__ = ["Attention", "Backend", "Found", "Fused", "evaluator", "fuse", "prepare", "run_model", "run_node", "supports_device"]
+
 FLOATS = ("float64", "float32", "float16", "bfloat16")
+
+
+def _common(a: np.dtype, b: np.dtype) -> np.dtype:
+    """The type that holds all numbers of two types of floats."""
+    return a if a == b else np.dtype(np.float64 if "float64" in (a.name, b.name) else np.float32)
 
 
 def _heads_first(x: np.ndarray, heads: Optional[int], name: str, attribute: str) -> np.ndarray:
@@ -69,8 +80,11 @@ class Attention(OpRun):
         softcap: Optional[float] = None,
         softmax_precision: Optional[int] = None,
     ) -> tuple:
-        if Q.dtype.name not in FLOATS:
-            raise Unsupported(f"Q has elements of type {Q.dtype}: give one of {', '.join(FLOATS)}")
+        for name, x in (("Q", Q), ("V", V)):
+            if x.dtype.name not in FLOATS:
+                raise Unsupported(f"{name} has elements of type {x.dtype}: give one of {', '.join(FLOATS)}")
+        if K.dtype != Q.dtype:
+            raise Unsupported(f"K has elements of type {K.dtype} and Q of {Q.dtype}: only V may have another type")
         q = _heads_first(Q, q_num_heads, "Q", "q_num_heads")
         k = _heads_first(K, kv_num_heads, "K", "kv_num_heads")
         v = _heads_first(V, kv_num_heads, "V", "kv_num_heads")
@@ -81,9 +95,11 @@ class Attention(OpRun):
             past = past_key.shape[2]
             k, v = np.concatenate([past_key, k], 2), np.concatenate([past_value, v], 2)
         n_k = k.shape[2]
+        present_k, present_v, kind = k, v, _common(Q.dtype, V.dtype)
+        q, k, v = (x.astype(kind, copy=False) for x in (q, k, v))
         with_scores = len(self.onnx_node.output) > 3 and self.onnx_node.output[3] != ""
         # softmax_precision asks for an arithmetic at least as wide; that of fp32 and fp64 is, and products of bf16 are not.
-        compute = "f32" if softmax_precision and Q.dtype.name == "bfloat16" else None
+        compute = "f32" if softmax_precision and kind.name == "bfloat16" else None
         scaled: dict[str, Any] = {"scale": scale, "compute": compute}
         capped: dict[str, Any] = {"softcap": softcap or 0.0}
         mask: dict[str, Any] = {}
@@ -108,8 +124,20 @@ class Attention(OpRun):
                 raise InvalidProblem(f"qk_matmul_output_mode = {mode}: give a number from 0 to 3")
             options = {**scaled, **(capped if mode > 0 else {}), **(mask if mode > 1 else {})}
             s = weights(q, k, lse, **options) if mode == 3 else scores(q, k, **options)
-        made = (y, k, v, s)
+            s = s.astype(Q.dtype, copy=False)
+        made = (y.astype(Q.dtype, copy=False), present_k, present_v, s)
         return made[: max(1, len(self.onnx_node.output))]
+
+
+class GatherElements(OpRun):
+    """ONNX's own finds nothing where an axis has more than 64 entries, as the positions of a language model do."""
+
+    op_domain = ""
+
+    def _run(self, data: np.ndarray, indices: np.ndarray, axis: int = 0) -> tuple:  # type: ignore[override]
+        axis %= data.ndim
+        part = tuple(slice(None if i == axis else n) for i, n in enumerate(indices.shape))
+        return (np.take_along_axis(data[part], indices, axis),)
 
 
 def evaluator(model: Any, **options: Any) -> ReferenceEvaluator:
@@ -118,7 +146,7 @@ def evaluator(model: Any, **options: Any) -> ReferenceEvaluator:
     `model` is what that class takes: a ModelProto, a NodeProto, a function, a file's name. Errors are those of
     `redblue.attention`.
     """
-    return ReferenceEvaluator(model, new_ops=[Attention, *options.pop("new_ops", [])], **options)
+    return ReferenceEvaluator(model, new_ops=[Attention, GatherElements, *options.pop("new_ops", [])], **options)
 
 
 class _Prepared(BackendRep):
@@ -158,3 +186,9 @@ class Backend(_Backend):
 
 
 prepare, run_model, run_node, supports_device = Backend.prepare, Backend.run_model, Backend.run_node, Backend.supports_device
+
+
+if __name__ == "__main__":
+    from ._onnx_program import main
+
+    main()

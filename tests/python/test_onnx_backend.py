@@ -65,6 +65,27 @@ def test_attention_among_other_operators():
     np.testing.assert_array_equal(z, -redblue.attention(q, k, v))
 
 
+@pytest.mark.parametrize("values", ["float64", "float32", "float16", "bfloat16"])
+@pytest.mark.parametrize("kind", ["float64", "float32", "float16", "bfloat16"])
+def test_values_of_another_type(kind, values):
+    """The result has the type of Q, the cache of values that of V; products are as exact as the wider type."""
+    pytest.importorskip("ml_dtypes")
+    q, k, v, past_k, past_v = (*arrays(2, 4, 5, 8), *arrays(2, 4, 3, 8)[:2])
+    q, k, past_k = (x.astype(kind) for x in (q, k, past_k))
+    v, past_v = (x.astype(values) for x in (v, past_v))
+    bias = np.linspace(-1, 1, 40).reshape(5, 8).astype(kind)
+    names = ["Q", "K", "V", "M", "PK", "PV"]
+    one = onnx.helper.make_node("Attention", names, ["Y", "NK", "NV", "P"], qk_matmul_output_mode=3, softmax_precision=1)
+    y, new_k, new_v, p = redblue.onnx.evaluator(one).run(None, dict(zip(names, (q, k, v, bias, past_k, past_v))))
+    assert (y.dtype, p.dtype, new_k.dtype, new_v.dtype) == (kind, kind, kind, values)
+    np.testing.assert_array_equal(new_v, np.concatenate([past_v, v], 2))
+    exact = [x.astype(np.float64) for x in (q, new_k, new_v)]
+    want, lse = redblue.attention(*exact, bias=bias.astype(np.float64), return_lse=True)
+    rounding = {"float64": 1e-14, "float32": 2e-6, "float16": 2e-3, "bfloat16": 1.6e-2}
+    np.testing.assert_allclose(y.astype(float), want, rtol=0, atol=rounding[kind])
+    np.testing.assert_allclose(p.astype(float), redblue.weights(*exact[:2], lse, bias=bias.astype(float)), rtol=0, atol=rounding[kind])
+
+
 @pytest.mark.parametrize(
     "kind, shape, attributes, device, error, message",
     [
@@ -76,3 +97,11 @@ def test_attention_among_other_operators():
 def test_refused(kind, shape, attributes, device, error, message):
     with pytest.raises(error, match=message):
         redblue.onnx.run_node(node(**attributes), arrays(*shape, kind=kind), device)
+
+
+def test_k_has_the_type_of_q():
+    q, k, v = arrays(1, 2, 4, 8)
+    with pytest.raises(redblue.Unsupported, match="K has elements of type float16 and Q of float32"):
+        redblue.onnx.run_node(node(), [q, k.astype(np.float16), v])
+    with pytest.raises(redblue.Unsupported, match="V has elements of type int32"):
+        redblue.onnx.run_node(node(), [q, k, v.astype(np.int32)])
