@@ -128,7 +128,8 @@ def _converted(model: onnx.ModelProto) -> tuple[onnx.ModelProto, str]:
         made.graph.ClearField("value_info")  # the converter's, which knows less
         results = {o for node in made.graph.node for o in node.output}
         made.graph.value_info.extend(v for v in source.graph.value_info if v.name in results)
-    made.ir_version = max(made.ir_version, helper.find_min_ir_version_for(list(made.opset_import)))
+    needed = helper.find_min_ir_version_for([helper.make_opsetid("", max(version, OPSET))], ignore_unknown=True)
+    made.ir_version = max(made.ir_version, needed)
     return made, ", ".join(said)
 
 

@@ -216,6 +216,13 @@ def test_sizes_that_are_taken_for_equal_are_refused_where_they_are_not():
         redblue.onnx.evaluator(fused.model).run(None, feeds)
 
 
+def test_operators_of_other_domains_stay():
+    model = graph(f"{SCORES} s = Mul (qk, c) p = Softmax (s) x = MatMul (p, v) y = com.acme.Own (x)", QKV, initializers=C)
+    model.opset_import.append(onnx.helper.make_opsetid("com.acme", 1))
+    fused = redblue.onnx.fuse(model)
+    assert [n.op_type for n in fused.model.graph.node] == ["Attention", "Own"]
+
+
 def test_refusals():
     with pytest.raises(redblue.InvalidProblem, match="no graph"):
         redblue.onnx.fuse(onnx.ModelProto())
