@@ -71,6 +71,8 @@ def test_what_is_fused_gives_the_same_numbers():
         "k transposed from the start": (f"qk = MatMul (q, k) s = Mul (qk, c) {OUT}", "float[B,H,N,D] q, float[B,H,D,M] k, float[B,H,M,E] v"),
         "added": (f"{SCORES} x = Mul (qk, c) s = Add (x, mask) {OUT}", f"{QKV}, float[N,M] mask"),
         "added in front": (f"{SCORES} s = Add (mask, qk) {OUT}", f"{QKV}, float[B,1,1,M] mask"),
+        "one row": (f"{SCORES} s = Add (qk, mask) {OUT}", f"{QKV}, float[M] mask"),
+        "one number": (f"{SCORES} s = Add (qk, mask) {OUT}", f"{QKV}, float mask"),
         "added twice": (f"{SCORES} x = Add (qk, mask) s = Add (x, more) {OUT}", f"{QKV}, float[B,1,1,M] mask, float[1,H,N,M] more"),
         "subtracted": (f"{SCORES} s = Sub (qk, mask) {OUT}", f"{QKV}, float[B,1,N,M] mask"),
         "one number for each query": (f"{SCORES} s = Add (qk, mask) {OUT}", f"{QKV}, float[B,H,N,1] mask"),
