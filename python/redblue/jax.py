@@ -1,4 +1,5 @@
-"""Attention for arrays of JAX, with gradients, inside and outside of jax.jit: redblue.jax.attention.
+"""Attention for arrays of JAX, with gradients, inside and outside of jax.jit: redblue.jax.attention, and
+redblue.jax.dot_product_attention with the signature of jax.nn's function.
 
 A call is a custom call of XLA, which redblue runs on XLA's own buffers: a handler of jax.ffi.
 """
@@ -20,13 +21,16 @@ from ._arrays import NumPy
 from ._attention import request_of, require_heads, require_seed, without_products
 from ._calls import Call, call_for
 from ._errors import InvalidProblem, Unsupported
+from ._jax_lengths import NAMES as LENGTHS
+from ._jax_lengths import as_mask
+from ._jax_nn import dot_product_attention
 from ._lse import of_rows, of_shared_bias, require_keys, rescaled
 from ._options import ARRAYS, OPTIONS, Settings
 from ._request import Request
 from ._settings import tokens_first, unknown_options
 from ._threads import default_threads
 
-__all__ = ["attention"]
+__all__ = ["attention", "dot_product_attention"]
 
 if not hasattr(jax, "ffi"):
     raise ImportError(f"redblue.jax needs jax.ffi, of JAX 0.5 or later, and this is JAX {jax.__version__}")
@@ -82,8 +86,9 @@ def attention(
     """redblue.attention for arrays of JAX on the CPU: jit, grad and vmap (one call after another) go with it.
 
     Arrays, options and results are those of redblue.attention. Gradients are of q, k, v, bias (of floats) and sinks, through
-    o and lse; that of alibi_slopes is refused. q, k, v, bias, alibi_slopes, sinks and seed may be traced; all other options are fixed when JAX traces, sequences
-    among them, and then the plan is made. out, approximate, tolerance and schedule are refused. Raises what
+    o and lse; that of alibi_slopes is refused. q, k, v, bias, alibi_slopes, sinks and seed may be traced, and so may seqused_q
+    and seqused_k of padded batches: as arrays of JAX they hide keys by a mask, and one program serves all lengths. All other
+    options are fixed when JAX traces, packed sequences among them, and then the plan is made. out, approximate, tolerance and schedule are refused. Raises what
     redblue.attention raises; what a run raises (a seed that is out of range, too little memory) arrives as an error of JAX
     with the same text. Second derivatives are refused by JAX, and gradients under a bias with compute = "f64" where
     jax_enable_x64 is off.
@@ -96,6 +101,10 @@ def attention(
     for name, x in {"q": q, "k": k, "v": v, "bias": bias, "alibi_slopes": alibi_slopes, "sinks": sinks}.items():
         if not hasattr(x, "dtype") and (x is not None or name in "qkv"):
             raise TypeError(f"{name} is a {type(x).__name__}: give an array of JAX or NumPy")
+    hidden = None
+    if any(isinstance(options.get(name), jax.Array) for name in LENGTHS):
+        hidden = as_mask(q, k, v, bias, alibi_slopes, options)
+        bias, options = hidden.bias, hidden.options
     if options.get("threads") is None:
         options["threads"] = default_threads() or None  # 0: those of the pool
     # Each value comes with its text: JAX holds 300 and 300.0 equal, and would not trace, and so judge, the second.
@@ -108,6 +117,8 @@ def attention(
     elif seed is None:
         require_seed(None, options["dropout"])
     o, lse = _attention(fixed, bool(return_lse), q, k, v, bias, alibi_slopes, sinks, seed)
+    if hidden is not None:
+        o, lse = hidden.applied(o, lse, sinks)
     return (o, lse) if return_lse else o
 
 
