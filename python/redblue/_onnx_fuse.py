@@ -42,7 +42,8 @@ class Fused:
     def __str__(self) -> str:
         lines = [self.converted] if self.converted else []
         lines += [f"left   {f.name}: {f.why}" if f.why else f"fused  {f.name}: {f.said}" for f in self.found]
-        return "\n".join([*lines, f"{self.count} of {len(self.found)} fused"])
+        there = sum(node.op_type == "Attention" and node.domain in ("", "ai.onnx") for node in self.model.graph.node) - self.count
+        return "\n".join([*lines, f"{self.count} of {len(self.found)} fused{f', and {there} there before' if there else ''}"])
 
 
 def fuse(model: onnx.ModelProto) -> Fused:

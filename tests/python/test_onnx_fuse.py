@@ -218,6 +218,14 @@ def test_sizes_that_are_taken_for_equal_are_refused_where_they_are_not():
         redblue.onnx.evaluator(fused.model).run(None, feeds)
 
 
+def test_an_attention_that_was_there_stays():
+    model = graph(f"w = Attention (q, k, v) {SCORES} p = Softmax (qk) x = MatMul (p, v) y = Add (w, x)", QKV, opset=23)
+    fused = redblue.onnx.fuse(model)
+    assert str(fused).endswith("\n1 of 1 fused, and 1 there before"), fused
+    model = graph("y = Attention (q, k, v)", QKV, opset=23)
+    assert str(redblue.onnx.fuse(model)) == "0 of 0 fused, and 1 there before"
+
+
 def test_operators_of_other_domains_stay():
     model = graph(f"{SCORES} s = Mul (qk, c) p = Softmax (s) x = MatMul (p, v) y = com.acme.Own (x)", QKV, initializers=C)
     model.opset_import.append(onnx.helper.make_opsetid("com.acme", 1))
