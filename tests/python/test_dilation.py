@@ -84,12 +84,14 @@ def test_the_program_takes_large_dilated_windows_by_residues():
     small = answer("plan", "--n", 64, "--d", 8, "--M", 300, "--window", "5,0", "--dilation", 4)
     assert small["problem"]["patterns"]
     large = ["plan", "--n", 4160, "--d", 8, "--M", 3000, "--window", "-1,0", "--dilation", 2]
-    stay = (["--order", "natural"], ["--alibi"], ["--dropout", 0.5], ["--schedule", "sparse"], ["--max-workspace", 300000])
-    for option in stay:
-        assert answer(*large, *option)["problem"]["patterns"]
+    assert answer(*large, "--schedule", "sparse")["problem"]["patterns"]
+    one = ["--schedule", "flash"]  # to plan every schedule on these pairs takes seven times as long
+    for option in ["--order", "natural"], ["--alibi"], ["--dropout", 0.5], ["--max-workspace", 300000]:
+        assert answer(*large, *one, *option)["problem"]["patterns"]
+    assert answer(*large, *one)["problem"]["dilation"] == 2
     # Heads that share keys and values have one list: pairs of one of them count.
     group = ["plan", "--n", 1200, "--heads", 8, "--kv-heads", 1, "--d", 8, "--M", 3000, "--window", "-1,-1", "--dilation", 2]
-    assert answer(*group)["problem"]["patterns"]
+    assert answer(*group, *one)["problem"]["patterns"]
 
 
 @needs_program
