@@ -5,16 +5,19 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from pathlib import Path
+
+from ._errors import InvalidProblem
+from ._program import program
 
 
 def main() -> None:
     if sys.argv[1:2] in (["report"], ["explore"]):
         return importlib.import_module(f"redblue._{sys.argv[1]}").main(sys.argv[2:])
-    program = Path(__file__).parent / "bin" / "redblue"
-    if not program.exists():
-        sys.exit(f"redblue: the program is not at {program}: install the package with pip")
-    os.execv(program, ["redblue", *sys.argv[1:]])
+    try:
+        path = program()
+    except InvalidProblem as missing:
+        sys.exit(f"redblue: {missing}")
+    os.execv(path, ["redblue", *sys.argv[1:]])
 
 
 if __name__ == "__main__":

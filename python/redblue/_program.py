@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import subprocess
-import sys
+from pathlib import Path
 from typing import Any
 
 from ._errors import InvalidProblem
 
 
+def program() -> Path:
+    """Where it is; raises InvalidProblem where the package lacks it."""
+    path = Path(__file__).parent / "bin" / "redblue"
+    if not path.exists():
+        raise InvalidProblem(f"the program is not at {path}: install the package with pip")
+    return path
+
+
 def printed_by(*command: Any) -> str:
     """What the program prints for this command; raises InvalidProblem with its message where it fails."""
-    done = subprocess.run([sys.executable, "-m", "redblue", *map(str, command)], capture_output=True, text=True)
+    done = subprocess.run([program(), *map(str, command)], capture_output=True, text=True)
     if done.returncode != 0:
         raise InvalidProblem(done.stderr.strip().removeprefix("redblue: "))
     return done.stdout
