@@ -176,7 +176,7 @@ TEST(Cli, ExplainPrintsTheLoopNest) {
 
 TEST(Cli, LongWorkSaysSoWhereThereIsNoTerminal) {
   const Workplace w;
-  const Args count = "count --n 8000 --d 64 --M 1000 --schedule flash"_args;
+  const Args count = "count --n 2000 --d 64 --M 1000 --schedule flash"_args;
   const Finished often = w.run(count, "export REDBLUE_PROGRESS_SECONDS=0.0005;");
   EXPECT_EQ(often.exit_code, 0);
   EXPECT_THAT(often.err, testing::StartsWith("redblue: counting "));

@@ -2,6 +2,7 @@
 
 #include "methods/runs.hpp"
 #include "runtime/problems.hpp"
+#include "support/cases.hpp"
 
 namespace redblue::test {
 namespace {
@@ -13,7 +14,7 @@ void check(Problem p, std::string_view method, int threads) {
   ASSERT_FALSE(plans.empty());
   plans.push_back(plan::make_plan(p, {.M = 5000}));
   for (const plan::Plan& plan : plans)
-    for (const DType type : {DType::f64, DType::f32, DType::bf16}) {
+    for (const DType type : in_turn<DType>({DType::f64, DType::f32, DType::bf16})) {
       SCOPED_TRACE(std::string(method) + ", " + text_of(plan) + ", " + std::string(name_of(type)));
       EXPECT_TRUE(verified_run(plan, type, threads).nearness);
     }

@@ -264,7 +264,7 @@ TEST(RunGradient, RowsWhoseLseIsMinusInfinityHaveNoWeights) {
         std::fill(first, first + p.d_v, 0.0);
       }
       for (const GradientTypes& types : {kGradientTypes[0], kGradientTypes[1]})
-        for (const plan::Plan& plan : plans_of_every_schedule(p)) {
+        for (const plan::Plan& plan : in_turn(plans_of_every_schedule(p))) {
           const schedule::Traits& traits = plan.row().algorithm->traits;
           if (!traits.stable || traits.own_softmax) continue;  // they sum the exponentials themselves
           SCOPED_TRACE(text_of(plan) + ", " + std::string(name_of(types.storage)));
@@ -345,7 +345,7 @@ TEST(RunGradient, SharedSourcesAreReadFromOneTensor) {
         const Values values = values_of(p);
         EXPECT_FALSE(values.contains(A3));
         EXPECT_EQ(values.contains(A2), sources == Sources::shared);
-        for (const plan::Plan& plan : plans_of_every_schedule(p)) check(plan, values);
+        for (const plan::Plan& plan : in_turn(plans_of_every_schedule(p))) check(plan, values);
       }
 }
 

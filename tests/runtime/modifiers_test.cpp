@@ -281,7 +281,7 @@ TEST_F(ModifiersTest, TheGradientOfABiasThatAllKeysShareNeedsNoPairs) {
 /// A bias goes along where an order moves queries and keys, and so does its gradient.
 TEST_F(ModifiersTest, OrdersOfAPatternTakeItsBiasAlong) {
   for (const std::array<index_t, 4>& shape :
-       {std::array<index_t, 4>{2, 4, 13, 17}, {1, 1, 13, 17}, {2, 1, 1, 17}, {1, 4, 13, 1}}) {
+       cases<std::array<index_t, 4>>({{2, 4, 13, 17}, {1, 1, 13, 17}, {2, 1, 1, 17}, {1, 4, 13, 1}})) {
     Problem p{.op = Operation::backward, .batch = 2, .heads = 4, .kv_heads = 2, .n_q = 13, .n_k = 17, .d = 3, .d_v = 2};
     p.patterns = {any_pattern(p)};
     p.bias = shape;
