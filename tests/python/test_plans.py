@@ -15,7 +15,6 @@ from reference import bounds, schedules
 from reference.words import Dense, cost_of, least, pieces_of
 
 pytestmark = needs_program
-GPU_BLOCK = 16  # keys in a block of flash_tiled that a GPU can use: such a plan must be offered where it fits
 PROVED = {"trivial", "F'", "F''", "G", "B'", "B''", "B14", "g"}
 TABLES = [(4096, 4096, d, d, 4**k) for d, k in ((64, 5), (64, 10), (128, 9), (256, 8), (512, 7))]
 
