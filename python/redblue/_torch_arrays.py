@@ -46,6 +46,11 @@ def empty_in_order(x: torch.Tensor, shape: tuple[int, ...], dtype: torch.dtype) 
     return torch.empty_permuted(shape, (*order, len(strides)), dtype=dtype, device=x.device)
 
 
+def _is_permuted(strides: tuple[int, ...]) -> bool:
+    """Does torch.empty_like keep the order of these dimensions, and are the features innermost?"""
+    return strides[-1] == 1 and min(strides) > 0 and strides.count(1) == 1
+
+
 class Torch(InPlace):
     """torch.Tensor, dense and on the CPU."""
 
@@ -92,8 +97,8 @@ class Torch(InPlace):
     @staticmethod
     def empty(x: torch.Tensor, shape: tuple[int, ...], type: str, name: str = "a tensor") -> torch.Tensor:
         try:
-            if x.shape == shape and x.dtype is _TYPES[type] and x.is_contiguous():
-                return torch.empty_like(x)  # half the time of new_empty
+            if x.shape == shape and x.dtype is _TYPES[type] and (x.is_contiguous() or _is_permuted(x.stride())):
+                return torch.empty_like(x)  # half the time of new_empty and of empty_in_order
             return empty_in_order(x, shape, _TYPES[type])
         except RuntimeError:  # torch's errors that something is not implemented are such, too
             require_dense(x, name)

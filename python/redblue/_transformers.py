@@ -87,15 +87,22 @@ def attend(
         raise Unsupported(
             f"is_causal=True without a mask: eager attention would show all keys, and sdpa hides some; give the mask, or {_INSTEAD}"
         )
-    batch = max(x.shape[0] for x in (query, key, value))
-    query, key, value = (x if x.shape[0] == batch else x.expand(batch, -1, -1, -1) for x in (query, key, value))
+    if not query.shape[0] == key.shape[0] == value.shape[0]:
+        batch = max(x.shape[0] for x in (query, key, value))
+        query, key, value = (x if x.shape[0] == batch else x.expand(batch, -1, -1, -1) for x in (query, key, value))
     if isinstance(scaling, Tensor):  # one that is learned, or of each head
         query, scaling = query * scaling, 1.0
-    if not getattr(module, "training", True):
+    if dropout and not getattr(module, "training", True):
         dropout = 0.0  # eager attention asks the module, not the model that calls it
     if indices is not None:
         attention_mask = _of_indices(indices, attention_mask, query, key)
-    options = {"scale": scaling, "softcap": softcap or 0.0, "sinks": sinks, "dropout": dropout}
+    options: dict[str, Any] = {"scale": scaling}  # no others at their defaults: each takes time in small calls
+    if softcap:
+        options["softcap"] = softcap
+    if sinks is not None:
+        options["sinks"] = sinks
+    if dropout:
+        options["dropout"] = dropout
     empty = found = None
     if type(attention_mask) is RuleMask:
         found = rules.options_of(attention_mask, query, key, position_bias)
@@ -108,7 +115,9 @@ def attend(
             attention_mask, bias, empty = None, found.bias, found.empty
     if found is None:
         bias = _sum(attention_mask, position_bias, query, key)
-    o = attention(query, key, value, bias=bias, **options)
+    if bias is not None:
+        options["bias"] = bias
+    o = attention(query, key, value, **options)
     if empty is not None and sinks is None:
         if _recorded(position_bias, query if softcap else None):
             o = _eager_rows(query, key, value, empty, scaling, softcap, position_bias, o)

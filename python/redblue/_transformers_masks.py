@@ -45,6 +45,7 @@ class _Shared:
         self.open = False  # may anyone write to the numbers? Then the rules need not hold
         self.empty: Any = _UNKNOWN
         self.lengths: Any = _UNKNOWN
+        self.edges: Any = _UNKNOWN  # options, the same for all layers
 
 
 _UNKNOWN = object()
@@ -203,16 +204,17 @@ def options_of(mask: RuleMask, query: Tensor, key: Tensor, position_bias: Option
     rules, (batch, _, n_q, n_k) = mask.rules, mask.shape
     if mask.shared.open or (n_q, n_k) != (query.shape[2], key.shape[2]) or batch not in (1, query.shape[0]):
         return None
+    shared = mask.shared
+    if shared.edges is _UNKNOWN:
+        shared.edges = _edges(rules, n_q, n_k)
+    options = shared.edges
+    if rules.keep is None and rules.sequences is None:
+        return Found(options, position_bias)
     many = query.shape[0] * query.shape[1] * n_q * n_k >= _masks.LEAST_PAIRS
-    options = _edges(rules, n_q, n_k)
     if rules.sequences is not None:
         if position_bias is not None or batch != query.shape[0] or not many:
             return None
-        options.pop("alignment", None)
-        return Found(options, packed=_begins(rules.sequences))
-    if rules.keep is None:
-        return Found(options, position_bias)
-    shared = mask.shared
+        return Found({k: x for k, x in options.items() if k != "alignment"}, packed=_begins(rules.sequences))
     if shared.empty is _UNKNOWN:  # the same for all layers
         shared.empty, shared.lengths = _empty(rules, n_q, n_k), _lengths(rules.keep)
     empty, lengths = shared.empty, shared.lengths
