@@ -140,6 +140,30 @@ TEST(Recipes, ClassesHaveTheShortestLengthsAndNoNumbersThatCostNoTime) {
   EXPECT_EQ(recipes.size(), 2);
 }
 
+/// Faces that take an alignment give an offset where none is needed: PyTorch's is_causal is aligned to the top left.
+TEST(Recipes, OffsetsThatMoveNoDiagonalAreInTheClassOfNone) {
+  Problem p = of(400, 400);
+  p.causal_offset = 7;
+  EXPECT_TRUE(class_of(p, 1)) << "nothing counts from it";
+  p.causal = true;
+  EXPECT_FALSE(class_of(p, 1));
+  p.causal_offset = 0;
+  const TimeOptions time = on_one_core();
+  Recipes recipes;
+  const plan::Tiling tiles = recipes.plan(p, {}, time).row().tiling;
+  p.causal_offset.reset();
+  EXPECT_EQ(recipes.plan(p, {}, time).row().tiling, tiles);
+  EXPECT_EQ(recipes.size(), 1);
+  p.n_q = 100;  // of the last queries
+  p.causal_offset = 300;
+  EXPECT_TRUE(class_of(p, 1));
+  p.causal_offset = 0;  // of the first queries
+  EXPECT_EQ(class_of(p, 1).value().causal_offset, 0);
+  p.causal_offset = 300;
+  p.seqused_q = {60};
+  EXPECT_FALSE(class_of(p, 1)) << "without an offset the last query in use sees all keys";
+}
+
 TEST(Recipes, LeaveOtherProblemsAndOptionsToThePlanner) {
   const TimeOptions time = on_one_core();
   Recipes recipes;
