@@ -208,13 +208,13 @@ def options_of(mask: RuleMask, query: Tensor, key: Tensor, position_bias: Option
     if shared.edges is _UNKNOWN:
         shared.edges = _edges(rules, n_q, n_k)
     options = shared.edges
-    if rules.keep is None and rules.sequences is None:
-        return Found(options, position_bias)
     many = query.shape[0] * query.shape[1] * n_q * n_k >= _masks.LEAST_PAIRS
     if rules.sequences is not None:
         if position_bias is not None or batch != query.shape[0] or not many:
             return None
         return Found({k: x for k, x in options.items() if k != "alignment"}, packed=_begins(rules.sequences))
+    if rules.keep is None:
+        return Found(options, position_bias)
     if shared.empty is _UNKNOWN:  # the same for all layers
         shared.empty, shared.lengths = _empty(rules, n_q, n_k), _lengths(rules.keep)
     empty, lengths = shared.empty, shared.lengths
