@@ -3,6 +3,7 @@
 
     bench/models.py                                      # writes bench/results/models-MACHINE-DATE-COMMIT.json
     bench/models.py --quick --only Llama                 # some rows, smaller
+    bench/models.py --only Llama --output FILE --renew   # these rows of FILE again
     bench/models.py --table bench/results/FILE.json      # puts its table into docs/speed.md
 
 Needs torch and transformers, and redblue in PYTHONPATH (build/python) or installed. The rows of all-MiniLM-L6-v2 also need
@@ -223,16 +224,19 @@ def table(path):
     rows, seconds = r["results"], "cpu_s" if r["threads"] == 1 else "wall_s"
     lost = sum(e["ratio"] < 1 for e in rows)
     clock = "CPU time of the process" if r["threads"] == 1 else "wall clock"
+    later = {e["commit"]: sum(x["commit"] == e["commit"] for x in rows) for e in rows if e["commit"] != r["commit"]}
+    again = "".join(f", {count} rows of them again at commit {commit}" for commit, count in later.items())
+    loads = [e["load_average"] for e in rows]
     several = {(e["model"], e["what"]) for e in rows if e["when"] == "unseen"}
     lines = [
         document_blocks.paragraph(
-            f"[{path}](../{path}) has the results. `{r['command']}` made them at commit {r['commit']} on {r['date']}: {r['cpu']}, "
+            f"[{path}](../{path}) has the results. `{r['command']}` made them at commit {r['commit']} on {r['date']}{again}: {r['cpu']}, "
             f"{r['cpus']} CPUs; {r['versions']}."
         ),
         "",
         document_blocks.paragraph(
-            f"{r['type']}, {r['threads']} thread{'s' if r['threads'] > 1 else ''}; {clock}. Load averages at the beginning and the "
-            f"end: {r['load_average'][0]:.1f}, {r['load_average'][1]:.1f}. Bold: redblue loses, in {lost} of {len(rows)} rows. "
+            f"{r['type']}, {r['threads']} thread{'s' if r['threads'] > 1 else ''}; {clock}. Load averages: {min(loads):.1f} to "
+            f"{max(loads):.1f}. Bold: redblue loses, in {lost} of {len(rows)} rows. "
             "Share: of attention, masks included, in the time with SDPA, and in that with redblue."
         ),
         "",
@@ -257,6 +261,16 @@ def versions():
     return f"redblue {redblue.__version__}, PyTorch {torch.__version__}, transformers {transformers.__version__}, Python {platform.python_version()}"
 
 
+def put(results, e):
+    """Among the others, or in the place of the row of its name."""
+    name = lambda x: (x["model"], x["what"], x["when"])  # noqa: E731
+    for i, other in enumerate(results):
+        if name(other) == name(e):
+            results[i] = e
+            return
+    results.append(e)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="+", help="rows whose names hold one of these, as Llama or 'n = 512'")
@@ -266,6 +280,7 @@ def main():
     parser.add_argument("--seconds", type=float, help="of each row, about; default 4, quick 0.5")
     parser.add_argument("--least", type=int, help="rounds of each row, at least (3 of what takes long); default 5, quick 3")
     parser.add_argument("--output", type=pathlib.Path, help="default bench/results/models-MACHINE-DATE-COMMIT.json")
+    parser.add_argument("--renew", action="store_true", help="put the rows among those that the output has already")
     parser.add_argument("--table", type=pathlib.Path, help="measure nothing; write a result's table into docs/speed.md")
     parser.add_argument("--worker", type=int, nargs="+", help=argparse.SUPPRESS)
     parser.add_argument("--first", help=argparse.SUPPRESS)
@@ -289,19 +304,27 @@ def main():
     cpu = race.re.search(r"^model name\s*: (.*)$", pathlib.Path("/proc/cpuinfo").read_text(), race.re.MULTILINE)[1]
     date = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d")
     command = " ".join(["bench/models.py", *sys.argv[1:]])
+    made_by = {"commit": race.commit(), "load_average": os.getloadavg()[0]}
     results = {
-        "schema": SCHEMA, "command": command, "commit": race.commit(), "date": date, "cpu": cpu, "cpus": os.cpu_count(),
-        "versions": versions(), "type": options.type, "threads": options.threads, "load_average": [os.getloadavg()[0]] * 2, "results": [],
+        "schema": SCHEMA, "command": command, "commit": made_by["commit"], "date": date, "cpu": cpu, "cpus": os.cpu_count(),
+        "versions": versions(), "type": options.type, "threads": options.threads, "results": [],
     }  # fmt: skip
+    if options.renew:
+        if options.output is None:
+            parser.error("--renew: --output says which file has the other rows")
+        before = json.loads(options.output.read_text())
+        for name in ("schema", "cpu", "cpus", "type", "threads"):
+            if before[name] != results[name]:
+                parser.error(f"--renew: {options.output} has {name} {before[name]}, and this run {results[name]}")
+        results = before
     failed = 0
     for e in entries(chosen, options):
         if "failed" in e:
             failed += 1
             print(f"FAILED: {e['failed']}", flush=True)
             continue
-        results["results"].append(e)
+        put(results["results"], {**e, **made_by})
         print(f"{e['model'].partition(':')[0]}, {e['what']} ({e['when']}): ratio {e['ratio']:.3f} of {e['rounds']}", flush=True)
-    results["load_average"][1] = os.getloadavg()[0]
     name = f"models-{race.slug(cpu)}-{os.cpu_count()}-cpus-{date}-{results['commit']}.json"
     output = options.output or ROOT / "bench/results" / name
     output.write_text(json.dumps(results, indent=1) + "\n")

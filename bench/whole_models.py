@@ -104,7 +104,7 @@ def step(model, inputs):
     model.zero_grad(set_to_none=True)
     with torch.enable_grad():
         found = model(**inputs)
-        loss = found.loss if getattr(found, "loss", None) is not None else found.last_hidden_state.square().mean()
+        loss = found.loss if getattr(found, "loss", None) is not None else found.last_hidden_state.pow(3).mean()
         loss.backward()
     return [loss.detach(), *(p.grad for name, p in model.named_parameters() if p.grad is not None and not name.endswith("key.bias"))]
 
