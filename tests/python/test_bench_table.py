@@ -5,6 +5,7 @@ import json
 import pathlib
 import re
 import sys
+import types
 
 import pytest
 
@@ -15,6 +16,7 @@ import blocks  # noqa: E402
 import masks_table  # noqa: E402
 
 sys.path.insert(0, str(ROOT / "bench"))
+import models  # noqa: E402
 import shares  # noqa: E402
 
 
@@ -33,6 +35,11 @@ def test_the_table_of_masks_is_what_its_results_make():
 def test_the_table_of_shares_is_what_its_results_make():
     shown = blocks.read("docs/speed.md", "shares")
     assert shown == shares.table(re.search(r"\]\(\.\./(bench/results/[^)]*)\)", shown)[1])
+
+
+def test_the_table_of_models_is_what_its_results_make():
+    shown = blocks.read("docs/speed-models.md", "models")
+    assert shown == models.table(re.search(r"\]\(\.\./(bench/results/[^)]*)\)", shown)[1])
 
 
 def test_every_result_is_shown_by_a_document():
@@ -54,6 +61,45 @@ def test_shares_below_the_aim_are_bold(tmp_path, monkeypatch):
     assert "| window | **84 %, 90 %**, 0.50 | 84 %, 90 %, 0.50 |" in text
     assert "| decode | 84 %, 90 %, 0.50 |  |" in text
     assert "1 of 2 cells reach it" in " ".join(text)
+
+
+def test_models_that_lose_are_bold_and_counted(tmp_path, monkeypatch):
+    monkeypatch.setattr(models, "ROOT", tmp_path)
+    e = {"model": "BERT", "what": "16 texts", "when": "unseen", "ratio": 0.994, "redblue_cpu_s": 2, "sdpa_cpu_s": 1.99}
+    e |= {"redblue_wall_s": 9, "sdpa_wall_s": 8, "sdpa_share": 0.05, "redblue_share": 0.061}
+    first = {k: x for k, x in e.items() if not k.endswith("share")} | {"what": "first call", "when": "process", "ratio": 1.5}
+    about = dict.fromkeys(["command", "commit", "date", "cpu", "cpus", "versions"], "x")
+    about |= {"type": "fp32", "threads": 1}
+    e |= {"commit": "x", "load_average": 1}
+    first |= {"commit": "y", "load_average": 2}
+    results = []
+    for row in (e, {**e, "when": "warm", "ratio": 5, "sdpa_cpu_s": 0.0125}, first, {**e, "when": "warm", "ratio": 1.25, "sdpa_cpu_s": 0.0125}):
+        models.put(results, row)
+    (tmp_path / "r.json").write_text(json.dumps({"schema": models.SCHEMA, **about, "results": results}))
+    text = models.table("r.json").splitlines()
+    assert "| BERT | 16 texts, unseen lengths | 2000 | 1990 | **0.99** | 5 %, 6 % |" in text
+    assert "| BERT | 16 texts, again | 2000 | 12.5 | 1.25 | 5 %, 6 % |" in text
+    assert "| BERT | first call | 2000 | 1990 | 1.50 |  |" in text
+    for said in ("in 1 of 3 rows", ", 1 rows of them again at commit y", "Load averages: 1.0 to 2.0"):
+        assert said in " ".join(text)
+
+
+def test_models_are_timed_by_the_clock_of_their_threads():
+    seconds = {"redblue": [(1, 4), (3, 6)], "sdpa": [(2, 4), (3, 12)], "rest": [(1, 2), (1, 3)]}
+    row = types.SimpleNamespace(model="m", what="w")
+    cpu, wall = models.entry(row, "warm", seconds, 0.0, False), models.entry(row, "warm", seconds, 0.0, True)
+    assert (cpu["ratio"], wall["ratio"]) == (1.5, 1.5) and cpu["quartiles"] == [1, 2]
+    assert (cpu["redblue_cpu_s"], cpu["redblue_wall_s"], cpu["rest_cpu_s"]) == (2, 5, 1)
+    assert (cpu["redblue_share"], wall["redblue_share"], cpu["sdpa_share"]) == (0.5, 0.5, 0.6)
+
+
+def test_models_with_other_outputs_fail():
+    torch = pytest.importorskip("torch")
+    x = torch.tensor([[1.0, -2.0]])
+    assert models.error_of([x], [x + 0.5]) == pytest.approx(0.5 / 1.5)
+    assert not models.error_of([x * float("nan"), x], [x, x]) <= 1e9
+    with pytest.raises(models.Different, match="tokens"):
+        models.error_of([torch.tensor([1, 2])], [torch.tensor([1, 3])])
 
 
 def test_visited_tiles_lie_on_multiples_of_64():
