@@ -13,12 +13,6 @@
 /// lengths: they are chosen once for a class of lengths, and serve all of it (docs/time-model.md#classes-of-lengths).
 namespace redblue {
 
-/// The problem that stands for the class of this one: the shortest lengths of the class, of packed sequences that of
-/// the longest one, as few heads as keep `threads` busy, and no numbers that do not change the time. It depends on the
-/// problem alone, not on what was asked before. There is none where schedule and tiles depend on more: on patterns, a
-/// dilation, a prefix, an offset other than 0 that moves the diagonal, or an approximation.
-std::optional<Problem> class_of(const Problem& problem, int threads);
-
 /// Schedules and tiles of classes, of some 500 bytes each; the one that was not used for longest goes first. Any number
 /// of threads may ask at once: those that want one class wait for one of them to choose, others do not wait.
 class Recipes {

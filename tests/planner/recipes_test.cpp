@@ -8,6 +8,7 @@
 
 #include "redblue/language/error.hpp"
 #include "redblue/masks/patterns.hpp"
+#include "redblue/planner/classes.hpp"
 #include "support/cases.hpp"
 #include "support/generators.hpp"
 #include "support/many_cases.hpp"
