@@ -25,6 +25,7 @@ class Lattice {
       for (plan::Options& o : candidates(problem, options, rates, kShares[s])) all.emplace_back(s, std::move(o));
     const auto values = [&](const auto& of) {
       std::vector<index_t> list;
+      list.reserve(all.size());
       for (const auto& [s, o] : all) list.push_back(of(o));
       std::ranges::sort(list);
       list.erase(std::ranges::unique(list).begin(), list.end());

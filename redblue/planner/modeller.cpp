@@ -376,7 +376,6 @@ class Modeller::Walks {
   const Problem& problem_;
   const plan::Options& options_;
   const TimeOptions& time_;
-  std::size_t most_;        ///< operations of a walk
   plan::Options widths_;    ///< of words in slow memory: those of the options, or of the tensors' type
   double independent_ = 1;  ///< sequences of all heads
   model::Rates rates_;
