@@ -74,9 +74,9 @@ void keep_close(std::vector<plan::Row>& rows, double factor, std::size_t most) {
 }
 
 /// Rows of a problem with their times; each row is timed once.
-class Search {
+class Downhill {
  public:
-  Search(const Problem& problem, const plan::Options& options, const TimeOptions& time)
+  Downhill(const Problem& problem, const plan::Options& options, const TimeOptions& time)
       : problem_(problem),
         threads_(time.threads),
         x_(plan::sizes_of(problem, options)),
@@ -181,7 +181,7 @@ std::vector<Contender> contenders_for(const Problem& problem, const plan::Option
   constexpr double kClose = 1.05;  // of that with tiles of their own
   const std::size_t kMost = time.threads > 1 ? 5 : 3;
   const CoreMemo memo;
-  Search search(problem, options, time);
+  Downhill search(problem, options, time);
   std::vector<std::pair<plan::Row, Spot>> rows;  // of each schedule the fastest
   const auto add = [&](std::vector<plan::Row> some, const Spot& spot) {
     for (plan::Row& row : some) {
@@ -224,7 +224,7 @@ std::optional<plan::Row> fastest_of(const std::vector<Contender>& contenders, co
   constexpr double kClose = 1.05;
   constexpr std::size_t kFinalists = 3;
   const CoreMemo memo;
-  Search search(problem, options, time);
+  Downhill search(problem, options, time);
   for (const Contender& c : contenders)
     if (search.downhill(c)) search.try_blocks(options, c.schedule);
   std::vector<plan::Row> finalists = search.met();
