@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <map>
 #include <string>
-#include <tuple>
 #include <utility>
 
 #include "redblue/planner/candidates.hpp"
@@ -60,10 +59,6 @@ class Lattice {
  private:
   std::map<Spot, plan::Options> options_;
 };
-
-bool is_faster(const plan::Row& a, const plan::Row& b) {
-  return std::make_tuple(a.time->total_s, a.io.total()) < std::make_tuple(b.time->total_s, b.io.total());
-}
 
 /// Drops all but the fastest `most` rows, and those that take more than `factor` times the time of the fastest.
 void keep_close(std::vector<plan::Row>& rows, double factor, std::size_t most) {
@@ -152,7 +147,7 @@ class Downhill {
     return std::move(list.front());
   }
   void time(plan::Row& row) {
-    const auto same = [&](const plan::Row& r) { return r.schedule == row.schedule && r.tiling == row.tiling; };
+    const auto same = [&](const plan::Row& r) { return is_same(r, row); };
     if (const auto found = std::ranges::find_if(met_, same); found != met_.end()) {
       row.time = found->time;
     } else {
@@ -230,9 +225,8 @@ std::optional<plan::Row> fastest_of(const std::vector<Contender>& contenders, co
   std::vector<plan::Row> finalists = search.met();
   if (finalists.empty()) return std::nullopt;
   keep_close(finalists, kClose, kFinalists);
-  if (finalists.size() > 1) {  // longer walks
+  if (finalists.size() > 1)
     for (plan::Row& row : finalists) row.time = search.longer(row);
-  }
   return *std::ranges::min_element(finalists, is_faster);
 }
 

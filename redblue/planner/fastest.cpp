@@ -10,7 +10,6 @@
 #include <numeric>
 #include <optional>
 #include <set>
-#include <tuple>
 #include <utility>
 
 #include "redblue/language/error.hpp"
@@ -23,7 +22,6 @@ namespace redblue {
 
 namespace {
 
-bool is_same(const plan::Row& a, const plan::Row& b) { return a.schedule == b.schedule && a.tiling == b.tiling; }
 std::string text_of(const model::Time& t) {
   return fmt::format("{:.3g} ms: compute {:.3g}, exp {:.3g}, passes {:.3g}, transfer {:.3g}", 1e3 * t.total_s,
                      1e3 * t.compute_s, 1e3 * t.exp_s, 1e3 * t.pass_s, 1e3 * t.transfer_s);
@@ -135,10 +133,7 @@ plan::Plan fastest_in_order(const Problem& problem, const plan::Options& given, 
     consider(row);
   }
   if (brief) walk_further(modeller, considered);
-  const auto by_time = [](const plan::Row& a, const plan::Row& b) {
-    return std::make_tuple(a.time->total_s, a.io.total()) < std::make_tuple(b.time->total_s, b.io.total());
-  };
-  std::stable_sort(considered.begin(), considered.end(), by_time);
+  std::stable_sort(considered.begin(), considered.end(), is_faster);
   const auto may_choose = [&](const plan::Row& r) { return plan.may_choose(r); };
   const auto least = std::find_if(considered.begin(), considered.end(), may_choose);
   if (least == considered.end()) plan::throw_nothing_fits(plan);
@@ -155,7 +150,7 @@ plan::Plan fastest_in_order(const Problem& problem, const plan::Options& given, 
   std::map<std::string_view, plan::Row> shown{{best->schedule, *best}};  // of the others the fastest tilings
   for (const plan::Row& row : considered) shown.try_emplace(row.schedule, row);
   for (auto& [name, row] : shown) plan.rows.push_back(std::move(row));
-  std::stable_sort(plan.rows.begin(), plan.rows.end(), by_time);
+  std::stable_sort(plan.rows.begin(), plan.rows.end(), is_faster);
   const auto chosen = std::find_if(plan.rows.begin(), plan.rows.end(),
                                    [&](const plan::Row& r) { return r.schedule == best->schedule; });
   plan::order_rows(plan, chosen);

@@ -23,6 +23,11 @@
 
 namespace redblue {
 
+bool is_same(const plan::Row& a, const plan::Row& b) { return a.schedule == b.schedule && a.tiling == b.tiling; }
+bool is_faster(const plan::Row& a, const plan::Row& b) {
+  return std::make_tuple(a.time->total_s, a.io.total()) < std::make_tuple(b.time->total_s, b.io.total());
+}
+
 namespace {
 
 /// Problems whose walk takes more operations than this, some 0.2 ms, are walked in part. A part of a masked problem has

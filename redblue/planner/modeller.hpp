@@ -6,6 +6,11 @@
 
 namespace redblue {
 
+/// Are they one schedule with the same tiles?
+bool is_same(const plan::Row& a, const plan::Row& b);
+/// Does a take less modelled time, or as much with fewer words?
+bool is_faster(const plan::Row& a, const plan::Row& b);
+
 /// A model's view of one problem and one machine: the modelled time of rows, of which what they share is made once.
 /// Problem, options and time must outlive it.
 class Modeller {
