@@ -46,11 +46,6 @@ Parts parts_of(const Problem& problem) {
   return parts;
 }
 
-/// Does the offset put the diagonal elsewhere than it is without one?
-bool moves_diagonal(const Problem& problem) {
-  return problem.causal_offset && problem.counts_from_offset() &&
-         (problem.several() || *problem.causal_offset != problem.n_k - problem.n_q);
-}
 /// Queries and keys of any lengths may begin together.
 bool is_top_left(const Problem& problem) { return problem.causal_offset == index_t{0} && !problem.several(); }
 
@@ -72,7 +67,7 @@ Problem with_lengths(const Problem& one, index_t n_q, index_t n_k) {
 std::optional<Problem> class_of(const Problem& problem, int threads) {
   const bool attends = problem.op == Operation::forward || problem.op == Operation::backward;
   if (!attends || !problem.patterns.empty() || problem.dilation != 1 || problem.prefix != 0 ||
-      (moves_diagonal(problem) && !is_top_left(problem)) || problem.approximation != nullptr)
+      (problem.moves_diagonal() && !is_top_left(problem)) || problem.approximation != nullptr)
     return std::nullopt;
   const Parts parts = parts_of(problem);
   if (parts.count == 0 || parts.n_q == 0 || parts.n_k == 0) return std::nullopt;
@@ -88,7 +83,7 @@ std::optional<Problem> class_of(const Problem& problem, int threads) {
   one.n_k = keys.shortest;
   if (one.n_q == one.n_k && parts.n_q != parts.n_k && problem.masked())  // the diagonal begins, or ends, elsewhere
     (parts.n_q < parts.n_k ? one.n_k : one.n_q) = queries.longest;
-  if (!moves_diagonal(problem)) one.causal_offset = std::nullopt;
+  if (!problem.moves_diagonal()) one.causal_offset = std::nullopt;
   one.scale = std::nullopt;
   if (one.softcap > 0) one.softcap = 1;
   if (one.dropout > 0) one.dropout = 0.5;

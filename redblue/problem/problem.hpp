@@ -124,6 +124,11 @@ struct Problem {
   std::string approximate_text() const;
   bool masked() const { return causal || window_left || window_right || dilation > 1; }
   bool counts_from_offset() const { return masked() || alibi; }
+  /// Is the causal offset another than the default one? Each of several sequences has a default of its own, which one
+  /// number need not be.
+  bool moves_diagonal() const {
+    return causal_offset && counts_from_offset() && (several() || *causal_offset != n_k - n_q);
+  }
   /// Has it packed or padded sequences? Causal offset, window and prefix are then counted from the first query and key
   /// of each, and the default offset is its number of keys less its number of queries.
   bool several() const {

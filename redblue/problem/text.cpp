@@ -13,9 +13,7 @@ std::string mask_text(const Problem& p) {
   if (p.window_left || p.window_right) text += fmt::format(", window {},{}", edge(p.window_left), edge(p.window_right));
   if (p.prefix > 0) text += fmt::format(", prefix {}", p.prefix);
   if (p.dilation > 1) text += fmt::format(", dilation {}", p.dilation);
-  // Each sequence has a default of its own, which one number need not be.
-  if (p.counts_from_offset() && p.causal_offset && (p.several() || *p.causal_offset != p.n_k - p.n_q))
-    text += fmt::format(", offset {}", *p.causal_offset);
+  if (p.moves_diagonal()) text += fmt::format(", offset {}", *p.causal_offset);
   if (!p.cu_seqlens_q.empty()) text += fmt::format(", {} packed sequences", p.cu_seqlens_q.size() - 1);
   if (!p.seqused_q.empty() || !p.seqused_k.empty()) text += ", padded";
   if (p.patterns.size() > 1) text += fmt::format(", {} patterns", p.patterns.size());
