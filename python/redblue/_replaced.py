@@ -15,7 +15,8 @@ from typing import Any, Optional
 import torch
 from torch import Tensor
 from torch.nn import functional
-from torch.nn.attention.bias import CausalBias
+
+from ._on_import import OnImport
 
 _NAME = "scaled_dot_product_attention"
 
@@ -62,6 +63,8 @@ class Replaced:
         self._put_there = False
         self._own: Any = functional.scaled_dot_product_attention  # what ours stands, or has stood, in the place of
         self._own_heads: Any = None  # likewise torch.nn.functional.multi_head_attention_forward
+        self._on_import: Any = None
+        self._bias: Any = None  # torch.nn.attention.bias.CausalBias while its __torch_function__ is ours
         self._own_dispatch: Any = None  # likewise CausalBias.__torch_function__
         self._fast = True  # did torch take its fused encoder?
         self._modules: list[dict] = []  # the names of those that have one as torch's function, when there were `_count`
@@ -95,8 +98,8 @@ class Replaced:
         for names in self._holders(self._own):
             names[_NAME] = self.function
         functional.multi_head_attention_forward = self._heads()
-        self._own_dispatch = CausalBias.__dict__["__torch_function__"]
-        CausalBias.__torch_function__ = classmethod(self._dispatch)
+        # The module imports torch's compiler, which takes a second: it is not imported for this.
+        self._on_import = OnImport("torch.nn.attention.bias", self._put_dispatch)
         self._fast = torch.backends.mha.get_fastpath_enabled()
         torch.backends.mha.set_fastpath_enabled(False)
         torch.jit._builtins._register_builtin(self.function, f"aten::{_NAME}")  # what torch.jit.script takes it for
@@ -106,9 +109,16 @@ class Replaced:
         for names in self._holders(self.function):  # modules that were imported in between, too
             names[_NAME] = self._own
         functional.multi_head_attention_forward = self._own_heads
-        CausalBias.__torch_function__ = self._own_dispatch
+        self._on_import.cancel()
+        if self._bias is not None:
+            self._bias.__torch_function__, self._bias = self._own_dispatch, None
         if not torch.backends.mha.get_fastpath_enabled():
             torch.backends.mha.set_fastpath_enabled(self._fast)
+
+    def _put_dispatch(self, module: Any) -> None:
+        self._bias = module.CausalBias
+        self._own_dispatch = self._bias.__dict__["__torch_function__"]
+        self._bias.__torch_function__ = classmethod(self._dispatch)
 
     def _dispatch(self, cls: type, function: Any, *rest: Any) -> Any:
         """CausalBias.__torch_function__, which knows torch's own function by what stands in its place: a call of torch's own

@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
-from ._kvcache import attend
-from ._settings import starts, used
+from ._on_import import OnImport
 
-starts_of_tensors, used_of_tensors = (
-    torch.compiler.disable(
-        f, reason="slopes of each packed sequence: cu_seqlens is read to call each alone; fullgraph=True takes slopes of heads alone"
-    )
-    for f in (starts, used)
-)
-kvcache_of_tensors = torch.compiler.disable(
-    attend, reason="flash_attn_with_kvcache: lengths and tables are read to say where keys lie, so that fullgraph=True is not for it"
-)
+_SLOPES = "slopes of each packed sequence: cu_seqlens is read to call each alone; fullgraph=True takes slopes of heads alone"
+#: Names in redblue.torch, and what torch tells who wants one graph.
+REASONS = {
+    "starts_of_tensors": _SLOPES,
+    "used_of_tensors": _SLOPES,
+    "kvcache_of_tensors": "flash_attn_with_kvcache: lengths and tables are read to say where keys lie, so that fullgraph=True is "
+    "not for it",
+    "numbers_of": "pattern is no tensor, so that fullgraph=True is not for it",
+}
+
+
+def end_graphs(names: dict[str, Any]) -> None:
+    """From the import of torch's compiler on, graphs end at these functions of a module. torch.compiler.disable says so, and
+    imports the compiler, which takes as long as all else of torch: so this waits until somebody else has."""
+
+    def disable(_: Any) -> None:
+        for name, reason in REASONS.items():
+            names[name] = torch.compiler.disable(names[name], reason=reason)
+
+    OnImport("torch._dynamo", disable)

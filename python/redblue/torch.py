@@ -13,6 +13,7 @@ import functools
 import itertools
 import math
 import multiprocessing
+import sys
 import weakref
 from typing import Any, List, Optional, Tuple
 
@@ -28,14 +29,15 @@ from ._attention import Gradients, attention_backward, forward, request_of, requ
 from ._calls import checked
 from ._core import Pattern, use_openmp
 from ._errors import InvalidProblem, Unsupported
+from ._kvcache import attend as kvcache_of_tensors  # noqa: F401 - this name and two below are those of _torch_graphs.py
 from ._options import ARRAYS, OPTIONS, SEQUENCES, Option
 from ._replaced import Replaced
 from ._settings import converted, edges_of, offset_of, patterns_of, real, tokens_first, unknown_options
+from ._settings import starts as starts_of_tensors  # noqa: F401
+from ._settings import used as used_of_tensors  # noqa: F401
 from ._shims import require_sdpa
 from ._torch_arrays import Torch, empty_in_order, require_dense
-from ._torch_graphs import kvcache_of_tensors as kvcache_of_tensors
-from ._torch_graphs import starts_of_tensors as starts_of_tensors
-from ._torch_graphs import used_of_tensors as used_of_tensors
+from ._torch_graphs import end_graphs
 from ._torch_lse import with_gradient_of_lse, with_shared_bias
 
 __all__ = ["attention", "install", "register_transformers", "scaled_dot_product_attention", "uninstall", "use"]
@@ -50,8 +52,7 @@ _number_of: weakref.WeakKeyDictionary[Pattern, int] = weakref.WeakKeyDictionary(
 _pattern_of: weakref.WeakValueDictionary[int, Pattern] = weakref.WeakValueDictionary()
 
 
-@torch.compiler.disable
-def _numbered(pattern: Any) -> Tensor:
+def numbers_of(pattern: Any) -> Tensor:
     """The numbers of a pattern, or of a list of them."""
     patterns = patterns_of(pattern)
     for one in patterns:
@@ -61,6 +62,9 @@ def _numbered(pattern: Any) -> Tensor:
     numbers = torch.tensor([_number_of[one] for one in patterns], device="cpu")
     numbers.patterns = patterns  # type: ignore[attr-defined]
     return numbers
+
+
+end_graphs(globals())
 
 
 def _patterns_in(numbers: Optional[Tensor]) -> Optional[Tuple[Pattern, ...]]:
@@ -441,7 +445,7 @@ def _arguments(**options: Any) -> List[Any]:
         memory=converted("memory", given["memory"]),
         max_workspace=converted("max_workspace", given["max_workspace"]),
         seed=_tensor(seed) if dropout else None,
-        pattern=None if given["pattern"] is None else _numbered(given["pattern"]),
+        pattern=None if given["pattern"] is None else numbers_of(given["pattern"]),
         **{name: _tensor(given[name]) if name in options else None for name in SEQUENCES},
     )
     return list(given.values())
@@ -506,13 +510,12 @@ def _stands_for_a_tensor(x: Any) -> bool:
 
 def _without_causal_bias(mask: Any, causal: bool) -> Tuple:
     """attn_mask, is_causal and alignment; a CausalBias is a tensor whose memory nobody has written."""
-    from torch.nn.attention.bias import CausalBias, CausalVariant
-
-    if not isinstance(mask, CausalBias):
+    bias = sys.modules.get("torch.nn.attention.bias")  # it imports torch's compiler
+    if bias is None or not isinstance(mask, bias.CausalBias):
         return mask, causal, "top-left"
     if causal:
         raise InvalidProblem("attn_mask is a CausalBias, with is_causal: give one of them, as torch wants it")
-    return None, True, "top-left" if mask.variant == CausalVariant.UPPER_LEFT else "bottom-right"
+    return None, True, "top-left" if mask.variant == bias.CausalVariant.UPPER_LEFT else "bottom-right"
 
 
 def _as_one_batch(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], causal: bool, grouped: bool) -> Tuple:

@@ -171,6 +171,30 @@ def test_a_causal_bias_is_known_to_torchs_own_function_too():
     assert vars(CausalBias)["__torch_function__"] is dispatch
 
 
+def test_torchs_compiler_is_not_imported_for_redblue():
+    """It takes longer than all else. A CausalBias, whose module imports it, is known to torch's own function all the same."""
+    program = """
+import sys, torch, redblue, redblue.torch
+own = torch.nn.functional.scaled_dot_product_attention
+q, k = torch.randn(1, 2, 5, 4), torch.randn(1, 2, 7, 4)
+redblue.torch.attention(q, k, k)
+for _ in range(2):
+    with redblue.use():
+        torch.nn.functional.scaled_dot_product_attention(q, k, k)
+with redblue.use():
+    assert "torch._dynamo" not in sys.modules
+    from torch.nn.attention import bias
+    mask = bias.causal_lower_right(5, 7)
+    ours = own(q, k, k, mask)
+assert "_replaced" not in vars(bias.CausalBias)["__torch_function__"].__func__.__module__
+torch.testing.assert_close(ours, own(q, k, k, mask))
+with redblue.use():
+    torch.testing.assert_close(ours, own(q, k, k, mask))
+assert not [finder for finder in sys.meta_path if type(finder).__name__ == "OnImport"]
+"""
+    subprocess.run([sys.executable, "-W", "ignore", "-c", program], check=True)
+
+
 def test_a_function_that_was_kept_works_after_the_block(calls):
     with redblue.use():
         kept = F.scaled_dot_product_attention

@@ -137,7 +137,7 @@ def test_scores_and_weights_refuse_what_requires_gradients(name):
 
 def test_a_pattern_that_is_gone_is_refused():
     (q,) = tensors((1, 2, 9, 8))
-    numbers = rt._numbered(redblue.patterns.window(9, 9, 1, 1)).clone()  # as compiled code has them
+    numbers = rt.numbers_of(redblue.patterns.window(9, 9, 1, 1)).clone()  # as compiled code has them
     with pytest.raises(redblue.InvalidProblem, match="deleted"):
         rt._forward_op(*(numbers if name == "pattern" else x for name, x in zip(rt.NAMES, (q, q, q, *(None,) * 3, *rt._arguments()))))
 
