@@ -5,6 +5,7 @@
 #include "commands/commands.hpp"
 #include "options/options.hpp"
 #include "report/json.hpp"
+#include "report/plan_formats.hpp"
 #include "report/progress.hpp"
 
 namespace redblue::cli {
@@ -78,7 +79,7 @@ void add_count(Program& program) {
       if (bytes) line("bytes moved", counted_bytes, planned_bytes);
       line(plan.options.memory ? "peak in bytes" : "peak", peak, footprint);
       line("flops", counted.flops, plan.flops());
-      fmt::print("{:<18} {:>22}   (theorem {})\n", "bound", plan.bound.words.str(), plan.bound.name);
+      fmt::print("{:<18} {:>22}   ({})\n", "bound", plan.bound.words.str(), theorem_of(plan.bound));
       if (bytes) fmt::print("{:<18} {:>22}\n", "bound in bytes", plan::least_bytes(plan).str());
       if (row.ratio) fmt::print("{:<18} {:>22.4f}\n", "ratio", *row.ratio);
       if (counted.decisions.asked > 0)

@@ -110,8 +110,8 @@ void print_table(const plan::Plan& plan) {
   fmt::print("{}: batch {}, heads {} ({} key-value), n_q {}, n_k {}, d {}, d_v {}{}; {}\n", title(p), p.batch, p.heads,
              p.kv_heads.value_or(p.heads), p.n_q, p.n_k, p.d, p.d_v, mask_text(p), memory_text(plan));
   const bool bytes = plan::minimises_bytes(plan.options);
-  fmt::print("bound: {} words{} (theorem {})\n\n", plan.bound.words.str(),
-             bytes ? fmt::format(", {} bytes", plan::least_bytes(plan).str()) : "", plan.bound.name);
+  fmt::print("bound: {} words{} ({})\n\n", plan.bound.words.str(),
+             bytes ? fmt::format(", {} bytes", plan::least_bytes(plan).str()) : "", theorem_of(plan.bound));
   print_what_is_proved(p);
   if (plan.forward) {
     const plan::Row& f = plan.forward->row();

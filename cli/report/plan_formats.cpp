@@ -33,6 +33,11 @@ bool has_index_words(const plan::Plan& plan) {
   return std::ranges::any_of(plan.rows, [](const plan::Row& r) { return r.index.reads > 0; });
 }
 
+std::string theorem_of(const bound::Bound& bound) {
+  const bool part_of_pa = bound.algorithms.starts_with("PA,");  // the classes are named in bounds/rounding.hpp
+  return fmt::format("theorem {}{}", bound.name, part_of_pa ? fmt::format("; class: {}", bound.algorithms) : "");
+}
+
 /// define(name, value) for what says which keys a query sees.
 template <class Define>
 void define_mask(const Problem& p, const Define& define) {

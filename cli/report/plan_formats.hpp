@@ -1,4 +1,6 @@
 #pragma once
+#include <string>
+
 #include "redblue/planner/planner.hpp"
 
 /// A plan as text for other programs and pages.
@@ -8,6 +10,8 @@ namespace redblue::cli {
 void print_c_header(const plan::Plan& plan);
 /// Does a row read an index to know its pattern?
 bool has_index_words(const plan::Plan& plan);
+/// "theorem F'"; with the class of schedules, where it is a part of class PA only.
+std::string theorem_of(const bound::Bound& bound);
 /// A line for every row, the chosen one first.
 void print_csv(const plan::Plan& plan);
 /// A table of all rows, the chosen one in bold.

@@ -24,6 +24,12 @@ long double b_double_prime_cost(const AttentionProblem& x);
 /// rests on the certificates in data/b14.
 Bound b14(const AttentionProblem& x);
 
+/// B10: 2 g s N ((a + 2) d + (c + 1) d_v) / sqrt M - 2 s^2 (a^2 + c^2) N - O_n, with g = 1 - 0.1 / M^2, O_n as in B14,
+/// s = min(1, g min(d, d_v) / (0.70712 sqrt M)), a = g d / (2 s sqrt M) and c = g d_v / (2 s sqrt M), each at least
+/// 0.70711 and at most 1: (10 d / sqrt M - 4) N for d_v = d >= 2 sqrt M. Class PA in which each pair word is made of
+/// scores or made for dS: one word does not serve for both.
+Bound b10(const AttentionProblem& x);
+
 /// All bounds, in this order; only the trivial bound for a score function that allows products to be reassociated
 /// (identity).
 std::vector<Bound> backward_bounds(const AttentionProblem& x);

@@ -8,6 +8,8 @@ namespace redblue::bound {
 inline constexpr std::string_view kAny = "any schedule";
 inline constexpr std::string_view kPA = "PA (plain algebra, recomputation included)";
 inline constexpr std::string_view kStrictPA = "PA, every dQ and dK product containing a complete dS";
+inline constexpr std::string_view kTwoKindsPA =
+    "PA, each pair word of one kind: of S for dV, of complete dP for dQ and dK";
 inline constexpr std::string_view kDistinct = "Q, K, V distinct arrays, each word read as it is";
 
 /// The least integer not below x - error. If the exact value is an integer, the result is this integer and never one

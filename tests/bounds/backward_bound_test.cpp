@@ -2,6 +2,7 @@
 #include <rapidcheck/gtest.h>
 
 #include <cmath>
+#include <optional>
 #include <set>
 
 #include "bounds/pairs.hpp"
@@ -61,7 +62,7 @@ void expect_lines(Operation op, const AttentionProblem& x,
 TEST(BackwardBounds, SayWhatTheyAre) {
   const auto x = [](Operation op) { return square(op, 100, 8, 64); };
   expect_lines(Operation::backward, x(Operation::backward),
-               {{"trivial", "proved"}, {"B'", "proved"}, {"B''", "proved"}, {"B14", "proved"}});
+               {{"trivial", "proved"}, {"B'", "proved"}, {"B''", "proved"}, {"B14", "proved"}, {"B10", "proved"}});
   expect_lines(Operation::gradient_x, x(Operation::gradient_x),
                {{"trivial", "proved"}, {"g", "proved"}, {"g'", "derived"}, {"g*", "restricted"}});
   expect_lines(Operation::forward_x, x(Operation::forward_x), {{"trivial", "proved"}, {"shared", "restricted"}});
@@ -307,6 +308,66 @@ TEST(BackwardBounds, B14IsExactToRoundingOnLongProblems) {
       }
 }
 
+/// The right side of B10 for any s, a, c; nothing where they break its conditions.
+std::optional<long double> b10_line(const AttentionProblem& x, long double s, long double a, long double c) {
+  const long double N = static_cast<long double>(pairs_one_by_one(x)), M = x.M.to_long_double(), g = 1 - 0.1L / (M * M);
+  const long double d = static_cast<long double>(x.d), v = static_cast<long double>(x.d_v), root = std::sqrt(M);
+  if (s * a > g * d / root || s * c > g * v / root) return std::nullopt;
+  const Words outputs = Words(x.instances) * (Words(x.n_q) * x.d + x.n_k * (Words(x.d) + x.d_v));
+  return 2 * g * s * N * ((a + 2) * d + (c + 1) * v) / root - 2 * s * s * (a * a + c * c) * N -
+         outputs.to_long_double();
+}
+
+RC_GTEST_PROP(BackwardBounds, B10IsTheBestOfItsLines, ()) {
+  const AttentionProblem x = bound_problem(any_problem(Operation::backward), *rc::gen::inRange(1, 20000));
+  if (x.score == Score::identity) return;
+  long double best = 0;
+  for (int i = 1; i <= 200; ++i)
+    for (int j = 0; j <= 10; ++j)
+      for (int k = 0; k <= 10; ++k) {
+        const auto part = [](int m) { return 0.70711L + (1 - 0.70711L) * static_cast<long double>(m) / 10; };
+        best = std::max(best, b10_line(x, static_cast<long double>(i) / 200, part(j), part(k)).value_or(0));
+      }
+  const long double words = bound::b10(x).words.to_long_double();
+  RC_LOG() << "M " << x.M.str() << ": " << words << " for " << best << '\n';
+  // The line stays 0.00002 below its largest s; the grid is coarser.
+  const long double products = best + static_cast<long double>(pairs_one_by_one(x)) + 1;
+  RC_ASSERT(words + 0.001L * products >= best);
+}
+
+TEST(BackwardBounds, B10HasTheConstantsOfItsPage) {
+  constexpr index_t n = index_t{1} << 30;
+  const auto per_pair = [](index_t d, index_t d_v) {
+    const AttentionProblem x = bound_problem(of(Operation::backward, n, n, d, d_v), 1 << 20);  // sqrt M = 1024
+    return static_cast<double>(bound::b10(x).words.to_long_double() / (static_cast<long double>(n) * n));
+  };
+  EXPECT_NEAR(per_pair(16384, 16384), 156, 1e-3);
+  EXPECT_NEAR(per_pair(2048, 2048), 16, 1e-4);
+  EXPECT_NEAR(per_pair(1536, 1536), 6 * 1.5 + 2.25, 1e-4);
+  EXPECT_NEAR(per_pair(1024, 1024), 2 * (3 + std::sqrt(2.0)) - 2, 1e-4);
+  EXPECT_NEAR(per_pair(512, 512), (6 * std::sqrt(2.0)) / 4, 1e-3);
+  EXPECT_NEAR(per_pair(4096, 2048), 2 * (3 * 4 + 2 * 2) - 4, 1e-4);
+}
+
+TEST(BackwardBounds, FiveProductsAreOptimalInSmallCaches) {
+  plan::Options options;
+  options.M = 1024;
+  const auto ratio = [&options](index_t d) {
+    const plan::Plan plan = plan::make_plan(of(Operation::backward, 1 << 20, 1 << 20, d, d), options);
+    EXPECT_EQ(plan.bound.name, "B10");
+    EXPECT_EQ(plan.row().schedule, "materialised");
+    return plan.row().ratio.value();
+  };
+  // (10 x + 3) / (10 x - 4), and 3 % for tiles of 31 x 32 where 32 x 32 would be best.
+  for (const index_t x : {4, 16, 64, 256}) {
+    const double leading = static_cast<double>(10 * x + 3) / static_cast<double>(10 * x - 4);
+    EXPECT_GT(ratio(32 * x), leading);
+    EXPECT_LT(ratio(32 * x), 1.04 * leading);
+  }
+  // So no line has 11 x: it would be above what this schedule moves.
+  EXPECT_LT(ratio(8192) * (10 * 256 - 4), 11 * 256 - 4);
+}
+
 TEST(BackwardBounds, TwoPassesAreOptimalOnLongProblems) {
   const auto ratio = [](index_t times_d_squared) {
     plan::Options options;
@@ -340,6 +401,8 @@ TEST(BackwardBounds, ConditionsEndWhereTheStatementsSay) {
   EXPECT_FALSE(holds(129, "B''"));
   EXPECT_TRUE(holds(1, "B'"));
   EXPECT_TRUE(holds(1000, "B'"));
+  EXPECT_TRUE(holds(1, "B10"));
+  EXPECT_TRUE(holds(1000, "B10"));
 }
 
 TEST(BackwardBounds, MasksLeaveFewerPairsAndOnlyTheRatioTable) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "redblue/planner/planner.hpp"
 #include "redblue/schedules/backward/fused_key_outer.hpp"
@@ -113,10 +114,16 @@ TEST(BackwardPlanner, ReproducesTable42) {
     line.expect_tile<MaterialisedBackward>("e5_dV", &MaterialisedBackward::Tiling::dV);
     line.expect_tile<FusedValuesBackward>("e6_scores", &FusedValuesBackward::Tiling::P);
 
-    EXPECT_EQ(line.plan.bound.words.str(), line.text("bound"));
-    EXPECT_EQ(line.plan.bound.name, line.text("bound_line") == "t" ? "trivial" : line.text("bound_line"));
+    // The table has the lines for all of class PA; B10, which is younger, may be larger.
+    std::vector<bound::Bound> lines = line.plan.bounds;
+    std::erase_if(lines, [](const bound::Bound& b) { return b.name == "B10"; });
+    const bound::Bound best = bound::best(lines);
+    EXPECT_EQ(best.words.str(), line.text("bound"));
+    EXPECT_EQ(best.name, line.text("bound_line") == "t" ? "trivial" : line.text("bound_line"));
     EXPECT_EQ(line.plan.row().algorithm->label, line.text("best"));
-    EXPECT_EQ(fmt::format("{:.3f}", line.plan.row().ratio.value()), line.text("ratio"));
+    const double ratio = line.plan.row().io.total().to_double() / best.words.to_double();
+    EXPECT_EQ(fmt::format("{:.3f}", ratio), line.text("ratio"));
+    EXPECT_EQ(line.plan.bound.words, std::max(best.words, line.bound("B10").words));
   }
 }
 

@@ -15,7 +15,7 @@ from reference import bounds, schedules
 from reference.words import Dense, cost_of, least, pieces_of
 
 pytestmark = needs_program
-PROVED = {"trivial", "F'", "F''", "G", "B'", "B''", "B14", "g"}
+PROVED = {"trivial", "F'", "F''", "G", "B'", "B''", "B14", "B10", "g"}
 TABLES = [(4096, 4096, d, d, 4**k) for d, k in ((64, 5), (64, 10), (128, 9), (256, 8), (512, 7))]
 
 

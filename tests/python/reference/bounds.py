@@ -156,6 +156,18 @@ def theorem_b14(p, M):
     return max(lines)
 
 
+def theorem_b10(p, M):
+    """Theorem B10: one s, the largest that is allowed (a little less), and the best a and c for it."""
+    N, outputs = pairs(p), p.copies * (p.rows * p.d + p.n_k * (p.d + p.d_v))
+    with localcontext() as context:
+        context.prec = 100
+        g, root = 1 - 1 / Decimal(10 * M * M), Decimal(M).sqrt()
+        s = min(Decimal(1), g * min(p.d, p.d_v) / (Decimal("0.70712") * root))
+        a, c = (min(Decimal(1), max(Decimal("0.70711"), g * width / (2 * s * root))) for width in (p.d, p.d_v))
+        products = 2 * g * s * N * ((a + 2) * p.d + (c + 1) * p.d_v) / root
+        return decimal_ceil(products - 2 * s * s * (a * a + c * c) * N - outputs)
+
+
 def theorem_gradient_x(p, M, shared=False):
     """The line g; shared: A2 = A3 are one array."""
     most = p.d + min(p.d, p.d_v)
@@ -205,7 +217,8 @@ def forward(p, M):
 
 
 def backward(p, M):
-    return {"trivial": trivial_backward(p), "B'": theorem_b1(p, M), "B''": theorem_b2(p, M), "B14": theorem_b14(p, M)}
+    proved = {"trivial": trivial_backward(p), "B'": theorem_b1(p, M), "B''": theorem_b2(p, M)}
+    return proved | {"B14": theorem_b14(p, M), "B10": theorem_b10(p, M)}
 
 
 def gradient_x(p, M, shared):
