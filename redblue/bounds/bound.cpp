@@ -67,10 +67,14 @@ std::vector<Bound> without_dropout(Operation op, const AttentionProblem& x) {
 }
 
 /// Each word of a bias that a visible score needs is read once at least, and each word of dBias written once. What a
-/// schedule moves beside them is a schedule for the problem without a bias, so this adds to every bound.
-Words words_of_modifiers(const AttentionProblem& x) {
+/// schedule moves beside them is a schedule for the problem without a bias, so this adds to every bound; but see
+/// `gradient_is_dS`.
+struct WordsOfBias {
+  Words read, gradient;
+};
+WordsOfBias words_of_bias(const AttentionProblem& x) {
   const Modifiers& m = x.modifiers;
-  if (m.bias == Modifiers::Bias::none) return 0;
+  if (m.bias == Modifiers::Bias::none) return {};
   const index_t heads = std::min(m.kv_heads, x.instances), batches = x.instances / heads;
   const index_t distinct_heads = m.bias_over_heads ? 1 : heads;
   const Words distinct = Words(m.bias_over_batches ? 1 : batches) * distinct_heads;
@@ -93,16 +97,29 @@ Words words_of_modifiers(const AttentionProblem& x) {
   for (const auto& [plane, most] : planes) words += most;
   if (!by_head) words = words * (batches_of(x) > 1 ? Words(distinct_heads) : distinct);
   const Words gradient = m.forms_bias_gradient() ? Words(of_pairs ? x.n_q : 1) * x.n_k / m.bias_copies : Words(0);
-  return words + distinct * gradient;
+  return {words, distinct * gradient};
 }
+
+/// Does no word of dBias sum over heads or batches? Then it is a word of dS, and a schedule that reads dS again has it
+/// in slow memory without another write. So a line that counts writes of pair words counts that write already.
+bool gradient_is_dS(const AttentionProblem& x) {
+  const Modifiers& m = x.modifiers;
+  const index_t heads = std::min(m.kv_heads, x.instances), batches = x.instances / heads;
+  return m.bias == Modifiers::Bias::of_pairs && m.bias_copies == 1 && (!m.bias_over_heads || heads == 1) &&
+         (!m.bias_over_batches || batches == 1);
+}
+
+/// B10 charges writes of unfinished pair words only, the trivial bound none.
+bool counts_writes_of_dS(const Bound& b) { return b.name != "trivial" && b.name != "B10"; }
 
 }  // namespace
 
 std::vector<Bound> bounds_of(Operation op, const AttentionProblem& x) {
   std::vector<Bound> list = without_dropout(op, x);
   if (x.accumulate && op != Operation::merge) add_given_outputs(op, x, list);
-  const Words modifiers = words_of_modifiers(x);
-  for (Bound& b : list) b.words += modifiers;
+  const WordsOfBias bias = words_of_bias(x);
+  const bool twice = gradient_is_dS(x);
+  for (Bound& b : list) b.words += bias.read + (twice && counts_writes_of_dS(b) ? Words(0) : bias.gradient);
   if (x.modifiers.dropout > 0)  // a weight that is dropped needs no value
     for (Bound& b : list)
       if (b.name != "trivial") {

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <string_view>
 #include <vector>
 
 #include "bounds/pairs.hpp"
@@ -101,6 +103,25 @@ TEST(Bounds, OneKeyNeedsNoScores) {
     EXPECT_EQ(bounds[0].words, Words(32 + 1000 * 32 + (lse ? 1000 : 0)));  // the value, the outputs
     for (std::size_t i = 1; i < bounds.size(); ++i) EXPECT_EQ(bounds[i].words, 0) << bounds[i].name;
   }
+}
+
+TEST(Bounds, ALineThatCountsWritesOfDSCountsThoseOfDBiasWithThem) {
+  Problem p = problem(64, 64, 16, 16);
+  p.op = Operation::backward;
+  p.batch = 2;
+  const auto words = [&p](bool gradient, index_t batches) {
+    p.bias = {batches, 1, 64, 64};
+    p.bias_gradient = gradient;
+    std::map<std::string_view, Words> list;
+    for (const bound::Bound& b : bound::bounds_of(p.op, bound_problem(p, 60))) list[b.name] = b.words;
+    return list;
+  };
+  for (const index_t batches : {1, 2})  // two batches add up to a word of dBias; or each has its own, a word of dS
+    for (const auto& [name, more] : words(true, batches)) {
+      const bool dS_is_counted = name != "trivial" && name != "B10";
+      const index_t added = batches == 2 && dS_is_counted ? 0 : batches * 64 * 64;
+      EXPECT_EQ(more, words(false, batches)[name] + Words(added)) << name << ' ' << batches;
+    }
 }
 
 TEST(Bounds, NoVisibleKeyLeavesTheOutputsAlone) {
