@@ -58,8 +58,9 @@ class Run:
 class Trimmed:
     """What is left of a run when only steps with a path to a final write stay; who is resident when; what is designated."""
 
-    def __init__(self, run):
-        self.run, copies = run, run.copies
+    def __init__(self, run, once=False):
+        """once: account as for runs without recomputation."""
+        self.run, self.once, copies = run, once, run.copies
         final = {}
         for k, (kind, _, result, _) in enumerate(run.ops):
             item = copies[result][0]
@@ -76,6 +77,8 @@ class Trimmed:
                 todo += [maker[x] for x in run.ops[k][1]]
         self.ops = [run.ops[k] for k in sorted(useful)]
         self.O_n, self.N = size, run.n_q * run.n_k
+        formed = [made for _, _, _, made in self.ops if made and made[0] in PAIRS]
+        assert not once or len(formed) == len(set(formed)), "a product is executed again"
         self.born, self.last = {}, {}
         for k, (_, operands, result, _) in enumerate(self.ops):
             self.born[result] = k
@@ -120,12 +123,13 @@ class Trimmed:
         return sum(born < cut <= last for lives in self.lives.values() for born, last in lives)
 
     def segment(self, p, q, s, a, c):
-        """(B, what words at the start pay, at the end, charges, F, scratch charges) of the operations p <= k < q."""
+        """(B, what words at the start pay, at the end, charges, F, charges that products of F pay) of the operations
+        p <= k < q."""
         run, resident = self.run, self.resident
         weight = {"S": 2 * (a * s) ** 2, "D": 2 * (c * s) ** 2}
         value = {"S": a * s, "D": c * s}
-        start = end = charges = B = F = scratch_charges = Fraction(0)
-        read, touched = defaultdict(int), set()
+        start = end = charges = B = F = paid_by_products = Fraction(0)
+        read, uses, touched = defaultdict(int), defaultdict(int), set()
         for k in range(p, q):
             kind, _, result, made = self.ops[k]
             item = run.copies[result][0]
@@ -135,7 +139,7 @@ class Trimmed:
                 if made[0] in OUTPUTS:
                     F += s
                     touched.add(item)
-                    touched.add(("use", *({"dV": "S"}.get(made[0], "D"), *made[1:3])))
+                    uses[("S" if made[0] == "dV" else "D", made[1], made[2])] += 1
                 elif k in self.designated_products:
                     F += value[made[0]]
                     touched.add(item)
@@ -150,10 +154,16 @@ class Trimmed:
             start += at[0]
             end += at[1]
             charges += 2 - sum(at)
-        for item in {x if x[0] in PAIRS else x[1:] for x in touched if x[0] not in OUTPUTS}:
+        for item in uses.keys() | {x for x in touched if x[0] in PAIRS}:
             whole = weight[item[0]]
             if item in touched:
-                at = resident(self.designated[item], p), resident(self.designated[item], q)
+                ends = self.designated[item]
+                if self.once and p <= self.first[item] < q:  # any word of the pair pays at the end
+                    ends = self.lives[item]
+                    if uses[item] == (run.d_v if item[0] == "S" else 2 * run.d):
+                        F += Fraction(2, 5) * s * uses[item]
+                        paid_by_products += s * s
+                at = resident(self.designated[item], p), resident(ends, q)
                 B += whole
                 start += at[0] * whole / 2
                 end += at[1] * whole / 2
@@ -165,26 +175,28 @@ class Trimmed:
                 B += s * s
                 charges += s * s
             else:  # a scratch event: all its products are in the segment
+                assert not self.once
                 levels = {made[3] for _, _, _, made in self.ops[p:q] if made and made[:3] == item}
                 assert len(levels) == (run.d if item[0] == "S" else run.d_v), "a use without a complete word"
                 B += whole
                 charges += whole
-                scratch_charges += whole
+                paid_by_products += whole
                 F += len(levels) * value[item[0]]
-        return B, start, end, charges, F, scratch_charges
+        return B, start, end, charges, F, paid_by_products
 
     def check(self, cuts, s, a, c, M):
         """The slack of step 3; asserts what the steps say of each segment."""
-        total = scratch = Fraction(0)
+        total = by_products = Fraction(0)
         assert self.peak <= M
         for p, q in zip([0, *cuts], [*cuts, len(self.ops)]):
-            B, start, end, charges, F, scratch_charges = self.segment(p, q, s, a, c)
+            B, start, end, charges, F, paid = self.segment(p, q, s, a, c)
             assert B == start + end + charges
             assert start <= self.words_at(p) and end <= self.words_at(q)
             assert 54 * F * F <= B**3, "Lemma L"
             total += charges
-            scratch += scratch_charges
-        slack = self.io + self.O_n + 2 * s * s * (a * a + c * c) * self.N + scratch - total
+            by_products += paid
+        credit = 2 * s * s if self.once else 2 * s * s * (a * a + c * c)
+        slack = self.io + self.O_n + credit * self.N + by_products - total
         assert slack >= 0, "step 3"
         return slack
 
@@ -327,7 +339,8 @@ class Expanded:
             self.fast[cell] = self.run.do("make", words, None)
 
 
-SCHEDULES = {"materialised", "fused_values", "spilled", "two_pass", "fused_key_outer", "fused_query_outer"}
+ONCE = {"materialised", "fused_values", "spilled", "fused_key_outer", "fused_query_outer"}  # no recomputation
+SCHEDULES = ONCE | {"two_pass"}
 WEIGHTS = [(Fraction(1), Fraction(1), Fraction(1)), (Fraction(1), Fraction(71, 100), Fraction(4, 5)),
            (Fraction(2, 3), Fraction(9, 10), Fraction(71, 100))]  # s, a, c
 
@@ -339,10 +352,10 @@ def executed(redblue, schedule, n_q, n_k, d, d_v, M):
     return None if done.returncode else Expanded(Run(n_q, n_k, d, d_v), done.stdout).run
 
 
-def check_run(run, M, cuts, draw):
+def check_run(run, M, cuts, draw, once=False):
     """The least slack of step 3 over `cuts` random segmentations of a run, and the number of segmentations."""
-    trimmed, slacks = Trimmed(run), []
-    for s, a, c in WEIGHTS:
+    trimmed, slacks = Trimmed(run, once), []
+    for s, a, c in [(Fraction(1),) * 3, (Fraction(2, 3), Fraction(1), Fraction(1))] if once else WEIGHTS:
         slacks.append(trimmed.check(trimmed.cut_by_rule(s, a, c, M), s, a, c, M))
         for _ in range(cuts):
             places = sorted(draw.sample(range(1, len(trimmed.ops)), draw.randrange(1, min(12, len(trimmed.ops) - 1))))
@@ -359,8 +372,11 @@ def main():
     for schedule, (n_q, n_k, d, d_v, M) in product(sorted(SCHEDULES), [(4, 4, 3, 3, 10), (3, 4, 3, 2, 24), (4, 3, 2, 3, 40)]):
         run = executed(args.redblue, schedule, n_q, n_k, d, d_v, M)
         if run is not None:
-            slack, count = check_run(run, M, args.cuts, draw)
-            print(f"{schedule}, {n_q} x {n_k}, d {d}, d_v {d_v}, M {M}: {count} segmentations, least slack {slack}")
+            for once in [False, True][: 1 + (schedule in ONCE)]:
+                slack, count = check_run(run, M, args.cuts, draw, once)
+                what = " without recomputation" if once else ""
+                print(f"{schedule}, {n_q} x {n_k}, d {d}, d_v {d_v}, M {M}{what}: {count} segmentations, "
+                      f"least slack {slack}")
 
 
 if __name__ == "__main__":
