@@ -133,7 +133,7 @@ typedef struct redblue_problem {
    * redblue_pattern_longformer makes with 0 globals and this step. Default 1; 0 means 1, too. */
   int64_t dilation;
   /* The keys are some of all keys: docs/algorithms/accumulating.md. Forward goes on from the given o and lse, those of
-   * other keys (0 and -infinity: of none). Backward, with o and lse of all keys, adds to the given dq, dk and dv. Under
+   * other keys (lse = -infinity: of none). Backward, with o and lse of all keys, adds to the given dq, dk and dv. Under
    * a mask or with alibi set causal_offset: only the caller knows where these keys lie among all. */
   int32_t accumulate;
 } redblue_problem;

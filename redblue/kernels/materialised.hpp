@@ -93,6 +93,11 @@ struct BlockSoftmax {
   }
 };
 
+/// The share of a set of no keys in MergeRows, where O of such a set may hold anything. Its sign tells it from the 0 of
+/// a share that is too small for a number: NaN of such a set comes through.
+template <class T>
+inline constexpr T kNoShare = T(-0.0);
+
 /// Two sets of keys meet: alpha holds the lse of one, ln of the other. ln <- logaddexp of both; alpha, beta <- their
 /// shares exp(lse - ln). The shares are formed from each other, not from the rounded ln: they sum to 1 however large
 /// lse is.
@@ -104,13 +109,27 @@ struct MergeLse {
   static constexpr Costs costs{.lse = LseUse::merges};
   template <class T>
   void run(View<T> ln, View<T> alpha, View<T> beta) const {
+    shares<T>(ln, alpha, beta, T(0));
+  }
+  /// `none` is the share of a set of no keys.
+  template <class T>
+  static void shares(View<T> ln, View<T> alpha, View<T> beta, T none) {
     for (index_t i = 0; i < ln.rows(); ++i) {
-      const T top = max_or_nan(alpha[i], ln[i]);
-      const T a = exp_shifted(alpha[i], top), b = exp_shifted(ln[i], top);
+      const T one = alpha[i], other = ln[i], top = max_or_nan(one, other);
+      const T a = exp_shifted(one, top), b = exp_shifted(other, top);
       ln[i] = top == kMinusInf<T> ? top : top + std::log(a + b);
-      alpha[i] = a + b == T(0) ? T(0) : a / (a + b);
-      beta[i] = a + b == T(0) ? T(0) : b / (a + b);
+      alpha[i] = one == kMinusInf<T> ? none : a / (a + b);
+      beta[i] = other == kMinusInf<T> ? none : b / (a + b);
     }
+  }
+};
+
+/// MergeLse of states that are given: a set of no keys has the share that MergeRows knows.
+struct MergeGivenLse : MergeLse {
+  static constexpr std::string_view name = "merge_given_lse";
+  template <class T>
+  void run(View<T> ln, View<T> alpha, View<T> beta) const {
+    shares<T>(ln, alpha, beta, kNoShare<T>);
   }
 };
 
@@ -131,7 +150,7 @@ struct JoinLse {
   }
 };
 
-/// O <- alpha O + beta B row by row
+/// O <- alpha O + beta B row by row, without the rows of a set of no keys (kNoShare)
 struct MergeRows {
   static constexpr std::string_view name = "merge_rows";
   static constexpr std::array access{Access::update, Access::read, Access::read, Access::read};
@@ -141,8 +160,9 @@ struct MergeRows {
   static constexpr index_t macs(Shape, Shape, Shape, Shape) { return 0; }
   template <class T>
   void run(View<T> O, View<const T> alpha, View<const T> beta, View<const T> B) const {
+    const auto part = [](T share, T x) { return share == T(0) && std::signbit(share) ? T(0) : share * x; };
     for (index_t i = 0; i < O.rows(); ++i)
-      for (index_t t = 0; t < O.cols(); ++t) O(i, t) = alpha[i] * O(i, t) + beta[i] * B(i, t);
+      for (index_t t = 0; t < O.cols(); ++t) O(i, t) = part(alpha[i], O(i, t)) + part(beta[i], B(i, t));
   }
 };
 

@@ -26,7 +26,7 @@ using ExactKernels =
                ValueGradients, GemmOver, ZeroOver, NoKeysOver, AddNormalised, AddRowDots, AddScoreGradient, Copy,
                PairProducts, PairStatistics, PairWeights, PairSubtract, ScaleByWeights, PairAccumulate, PairScores,
                PairValueGradients, PairWeightsAccumulate, PairSoftmax, PairRowDots, PairTimesColumn, PairDrop, PairHide,
-               PairModify, PairBias, PairBiasGradient>;
+               PairModify, PairBias, PairBiasGradient, MergeGivenLse>;
 
 /// A plain kernel of any type, held by value. Copies share it.
 class PlainKernel {

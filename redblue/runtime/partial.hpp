@@ -5,17 +5,17 @@
 /// parts does not matter beyond roundings. docs/algorithms/accumulating.md.
 ///
 /// ```
-/// for (const Part& part : parts)  // o holds zeros and lse -infinity at first
+/// for (const Part& part : parts)  // lse is -infinity at first
 ///   redblue::attention_partial({q, part.k, part.v}, {o, lse});
 /// ```
 namespace redblue {
 
 /// Attends to these keys into o and lse, which hold what attention to other keys gave: o its output, lse the natural
-/// logarithm of the sum of its weights; 0 and -infinity where there were none. Rows that see none of these keys stay as
-/// they are. o and lse have the type of the arithmetic, f32 or f64. `kind` has masks, scale, bias and so on: its sizes
-/// are those of the tensors, and its causal_offset, without which masks and ALiBi are refused, is that of these keys.
-/// Without M or memory in the options the plan is of
-/// least time on this machine. Throws what plans and runs throw.
+/// logarithm of the sum of its weights. Where there were none lse is -infinity, and o may hold anything. Rows that see
+/// none of these keys stay as they are. o and lse have the type of the arithmetic, f32 or f64. `kind` has masks, scale,
+/// bias and so on: its sizes are those of the tensors, and its causal_offset, without which masks and ALiBi are
+/// refused, is that of these keys. Without M or memory in the options the plan is of least time on this machine. Throws
+/// what plans and runs throw.
 Measured attention_partial(const Inputs& in, const Outputs& into, const Problem& kind = {},
                            const plan::Options& options = {}, const RunOptions& how = {});
 

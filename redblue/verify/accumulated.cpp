@@ -11,6 +11,16 @@ namespace {
 
 using namespace comparison;
 
+/// gathered(), with 0 for rows of O where lse = -inf: no key gave them, and they may hold anything.
+Matrix<double> gathered_from_keys(const Problem& p, const Tensors& tensors, SlowArray a, index_t instance) {
+  Matrix<double> m = gathered(p, tensors, a, instance);
+  if ((a != SlowArray::O && a != SlowArray::Og) || !p.has_statistics()) return m;
+  const Matrix<double> lse = gathered(p, tensors, a == SlowArray::O ? SlowArray::lse : SlowArray::lse_g, instance);
+  for (index_t i = 0; i < m.shape.rows; ++i)
+    for (index_t t = 0; t < m.shape.cols && std::isinf(lse(i, 0)) && lse(i, 0) < 0; ++t) m(i, t) = 0;
+  return m;
+}
+
 /// The outputs of these keys alone, from the arrays of one instance.
 template <class T>
 Matrices<T> part_of(const Problem& p, const Matrices<T>& in, index_t block, index_t instance) {
@@ -32,19 +42,20 @@ Verification verify_in(const Problem& p, const Tensors& tensors, const Tensors& 
     Matrices<Wide> wide, given;
     Matrices<T> narrow;
     for (const SlowArray a : inputs) {
-      const Matrix<double> m = gathered(p, tensors, a, h);
+      const Matrix<double> m = gathered_from_keys(p, tensors, a, h);
       nan_inputs[a] += count_nan(m.words);
       wide[a] = converted<Wide>(m);
       narrow[a] = converted<T>(m);
     }
     for (const SlowArray a : outputs) {
-      const Matrix<double> m = gathered(p, before, a, h);
+      const Matrix<double> m = gathered_from_keys(p, before, a, h);
       nan_inputs[a] += count_nan(m.words);
       given[a] = converted<Wide>(m);
     }
     const Matrices<Wide> wanted = oracle::accumulated(p.op, given, part_of(p, wide, oracle::kBlock, h));
     const Matrices<T> plain = oracle::accumulated(p.op, given, part_of(p, narrow, block, h));
-    for (const SlowArray a : outputs) comparisons[a].add(wanted.at(a), gathered(p, tensors, a, h), plain.at(a));
+    for (const SlowArray a : outputs)
+      comparisons[a].add(wanted.at(a), gathered_from_keys(p, tensors, a, h), plain.at(a));
     if (p.has_statistics())
       for (const Wide& x : (is_forward(p.op) ? given : wide).at(SlowArray::lse).words)
         if (std::isfinite(x)) largest_lse = std::max(largest_lse, std::abs(static_cast<double>(x)));

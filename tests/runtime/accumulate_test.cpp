@@ -257,6 +257,68 @@ TEST(Accumulate, RowsThatSeeNoKeyStayAsTheyAre) {
     }
 }
 
+/// Sets row i of an array with rows of this many columns.
+void set_row(Filled& x, SlowArray a, index_t i, index_t cols, double value) {
+  std::vector<double> words = x.arrays.at(a).get();
+  std::fill_n(words.begin() + i * cols, cols, value);
+  x.arrays.at(a).set(words);
+}
+
+/// Where lse = -inf, o may hold anything.
+TEST(Accumulate, TakesNothingFromAnOutputThatNoKeyGave) {
+  const double inf = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
+  const Problem p = problem(20, 37, 3, 4);
+  for (const Problem& shown : {p, causal(p), causal(problem(20, 6, 3, 4)), patterned(p, 2)})
+    for (const Operation op : {Operation::forward, Operation::merge}) {
+      if (op == Operation::merge && (shown.causal || !shown.patterns.empty())) continue;
+      for (const DType dtype : {DType::f32, DType::f64})
+        for (const plan::Plan& plan : plans_of_every_schedule(accumulating(shown, op))) {
+          SCOPED_TRACE(text_of(plan));
+          Filled clean(plan.problem, dtype, Strides::bhsd);
+          give_outputs(clean);
+          if (op == Operation::merge)
+            for (const index_t i : {0, 7, 8}) {
+              set_row(clean, SlowArray::lse_g, i, 1, kMinusInfinity);
+              set_row(clean, SlowArray::Og, i, p.d_v, 0);
+            }
+          Filled spoilt = clean;
+          for (index_t i = 0; i < p.n_q; ++i)
+            for (const auto& [o, lse] : {std::pair(SlowArray::O, SlowArray::lse), {SlowArray::Og, SlowArray::lse_g}})
+              if (spoilt.arrays.contains(lse) &&
+                  spoilt.arrays.at(lse).get()[static_cast<std::size_t>(i)] == kMinusInfinity)
+                set_row(spoilt, o, i, p.d_v, i % 2 == 0 ? nan : inf);
+          Filled before = spoilt;
+          RunOptions options;
+          options.compute = dtype;
+          run(plan, clean.tensors(), options);
+          run(plan, spoilt.tensors(), options);
+          const std::vector<double> lse = clean.arrays.at(SlowArray::lse).get(),
+                                    o = clean.arrays.at(SlowArray::O).get(),
+                                    other = spoilt.arrays.at(SlowArray::O).get();
+          EXPECT_EQ(spoilt.arrays.at(SlowArray::lse).get(), lse);
+          for (std::size_t w = 0; w < o.size(); ++w) {
+            const bool given = lse[w / static_cast<std::size_t>(p.d_v)] != kMinusInfinity;
+            EXPECT_TRUE(!given || other[w] == o[w]) << "word " << w << ": " << other[w] << " for " << o[w];
+          }
+          EXPECT_TRUE(verify(plan.problem, spoilt.tensors(), before.tensors(), dtype, roundings_of(plan)).ok());
+        }
+    }
+}
+
+/// NaN that keys gave comes through, however small its share.
+TEST(Accumulate, MergesNaNOfASmallShare) {
+  const Problem p = accumulating(problem(2, 1, 1, 3), Operation::merge);
+  Filled x(p, DType::f32, Strides::bhsd);
+  give_outputs(x);
+  for (const index_t i : {0, 1}) {
+    set_row(x, i == 0 ? SlowArray::O : SlowArray::Og, i, p.d_v, std::numeric_limits<double>::quiet_NaN());
+    set_row(x, SlowArray::lse, i, 1, i == 0 ? -1000 : 1000);
+    set_row(x, SlowArray::lse_g, i, 1, i == 0 ? 1000 : -1000);
+  }
+  run(some_plan(p), x.tensors());
+  for (const double o : x.arrays.at(SlowArray::O).get()) EXPECT_TRUE(std::isnan(o));
+}
+
 /// The bound of a problem without masks grows by what is read of the given state, and so do the words of flash.
 TEST(Accumulate, CostsTheWordsOfWhatIsGiven) {
   const Problem p = with_heads(problem(100, 200, 8, 6), 2, 3, 3);

@@ -90,7 +90,7 @@ struct FlashForward : Defaults {
     const Slopes slopes(w, x);
     const auto S = w.alloc(SlowArray::S, {i.queries.size(), std::min(Bc, x.shape.n_k)}, Attention::S);
     if (given)
-      begin_with_given(w, x, i.queries, m_i, l_i);
+      begin_with_given(w, x, i.queries, O_i, m_i, l_i);
     else
       w.compute(kernel::SoftmaxInit{}, O_i, m_i, l_i);
     if (i.first) begin_with_sinks(w, x, i.queries.begin, m_i, l_i);

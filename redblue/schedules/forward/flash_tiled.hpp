@@ -72,7 +72,7 @@ struct FlashTiledForward : Defaults {
       const auto m_i = w.alloc(x.lse.rows(I)), l_i = w.alloc(x.lse.rows(I));
       const Slopes slopes(w, x);
       if (x.shape.accumulate)
-        begin_with_given(w, x, I, m_i, l_i);
+        begin_with_given(w, x, I, O_i, m_i, l_i);
       else
         w.compute(kernel::SoftmaxInit{}, O_i, m_i, l_i);
       begin_with_sinks(w, x, I.begin, m_i, l_i);

@@ -51,7 +51,7 @@ struct MergeStates : Defaults {
     const auto O = tiled(x.O, t.Br), Og = tiled(x.Og, t.Br), lse = tiled(x.lse, t.Br), lse_g = tiled(x.lse_g, t.Br);
     m.each(O.rows(), [&](auto& w, index_t i) {
       const auto O_i = w.load(O(i)), ln = w.load(lse(i)), share = w.load(lse_g(i)), before = w.alloc(lse(i));
-      w.compute(kernel::MergeLse{}, ln, share, before);  // ln <- lse of both; the shares of Og and of O
+      w.compute(kernel::MergeGivenLse{}, ln, share, before);  // ln <- lse of both; the shares of Og and of O
       w.compute(kernel::MergeRows{}, O_i, before, share, w.stream(Og(i)));
       w.store(O_i, O(i));
       w.store(ln, lse(i));

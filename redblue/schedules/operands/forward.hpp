@@ -69,13 +69,14 @@ struct ForwardOperands : ModifierOperands {
 };
 
 /// The keys before these are as one key, whose value is the O that is given, and whose score is lse: m <- lse, l <- 1,
-/// or 0 where there was none. O is resident. Reads lse.
-template <class W, class Statistics>
-[[gnu::noinline]] void begin_with_given(W& w, const ForwardOperands& x, Range rows, const Statistics& m,
-                                        const Statistics& l) {
+/// or 0 where there was none: there O may hold anything, and becomes 0. O is resident. Reads lse.
+template <class W, class Output, class Statistics>
+[[gnu::noinline]] void begin_with_given(W& w, const ForwardOperands& x, Range rows, const Output& O,
+                                        const Statistics& m, const Statistics& l) {
   if (x.shape.statistics() == 0) return;
   w.compute(kernel::StatisticsInit{}, m, l);
   w.compute(kernel::StatisticsAdd{}, m, l, w.stream(x.lse.rows(rows)));
+  w.compute(kernel::SoftmaxFinish{}, O, m, l);  // O <- O / 1, or 0 where l is 0; m <- m + log 1
 }
 
 }  // namespace redblue::schedule
