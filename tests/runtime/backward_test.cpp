@@ -328,7 +328,7 @@ TEST(RunGradient, GroupsOfKeysAddUp) {
       Problem p = of(Operation::backward, with_heads(problem(40, 530, 4, 3), 2, 4, 2));
       if (offset) p = causal(p, *offset);  // the last keys are seen by few queries
       const Values values = values_of(p);
-      for (const plan::Plan& plan : plans_of(p, "grouped_key_outer")) {
+      for (const plan::Plan& plan : in_turn(plans_of(p, "grouped_key_outer"))) {
         check(plan, values, types);
         EXPECT_EQ(plan.row().workspace, 80 + 80 * 4) << "two groups: D and one copy of dQ, of two stacked heads";
       }
@@ -355,7 +355,7 @@ TEST(RunGradient, ForwardXGivesOutputAndStatistics) {
       Problem p = of(Operation::forward_x, shape);
       p.sources = sources;
       const Values values = values_of(p);
-      for (const plan::Plan& plan : plans_of_every_schedule(p)) check(plan, values);
+      for (const plan::Plan& plan : in_turn(plans_of_every_schedule(p))) check(plan, values);
     }
 }
 
@@ -503,8 +503,8 @@ void nudge(Memory& memory, SlowArray a, std::size_t i, double by) {
 
 TEST(VerifyGradient, PassesWhatIsRightAndSeesWhatIsNot) {
   for (const Operation op : kGradients)
-    for (const GradientTypes& types :
-         {kGradientTypes[0], kGradientTypes[1], kGradientTypes[2], kGradientTypes[3], kGradientTypes[4]}) {
+    for (const GradientTypes& types : in_turn<GradientTypes>(
+             {kGradientTypes[0], kGradientTypes[1], kGradientTypes[2], kGradientTypes[3], kGradientTypes[4]})) {
       const Problem p = of(op, with_heads(problem(9, 11, 4, 3), 2, 2, 2));
       SCOPED_TRACE(std::string(name_of(op)) + ", " + std::string(name_of(types.storage)));
       const auto nothing = [](Memory&) {};
@@ -633,7 +633,7 @@ TEST(RunGradient, ProductsOfBf16ErrLittleMoreThanFp32DoesAndDoNotDependOnThreads
     const Memory filled(p, values_of(p), {DType::bf16, DType::bf16});
     Memory inputs = filled;
     const Values truth = definition<double>(p, inputs.inputs(), What::given);
-    for (const std::string_view schedule : plan::Registry::built_in().names(p.op))
+    for (const std::string_view schedule : in_turn(plan::Registry::built_in().names(p.op)))
       for (const index_t M : {20000, 200000}) {
         plan::Options o;
         o.schedule = schedule;

@@ -4,6 +4,7 @@
 #include "plans.hpp"
 #include "problems.hpp"
 #include "redblue/verify/verify.hpp"
+#include "support/cases.hpp"
 
 /// Operations scores and weights: whole problems, with batches, groups, sequences, patterns and modifiers.
 namespace redblue::test::of_scores {
@@ -55,7 +56,7 @@ void give_lse(Filled& x, DType dtype) {
 TEST(Scores, AreWhatTheirDefinitionSaysInWordsOfTheFormula) {
   for (const Operation op : {Operation::scores, Operation::weights})
     for (const Problem& p : problems())
-      for (const DType dtype : {DType::f32, DType::f64, DType::f16})
+      for (const DType dtype : in_turn<DType>({DType::f32, DType::f64, DType::f16}))
         for (const plan::Plan& plan : plans_of_every_schedule(of(op, p))) {
           SCOPED_TRACE(text_of(plan));
           Filled x(plan.problem, dtype, Strides::bshd);

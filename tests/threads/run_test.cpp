@@ -63,8 +63,9 @@ TEST(ThreadsRun, GiveTheSameBitsAndCountsOnOneHead) {
     Problem packed = problem(40, 33, 4, 4);  // the third sequence has no keys
     packed.cu_seqlens_q = {0, 9, 25, 31, 40};
     packed.cu_seqlens_k = {0, 7, 25, 25, 33};
-    for (const Problem& shape : {packed, problem(33, 41, 5, 3), causal(problem(37, 37, 4, 4)),
-                                 windowed(problem(40, 37, 4, 4), 9, 3, 5), patterned(problem(40, 37, 4, 4), 3)})
+    for (const Problem& shape :
+         in_turn<Problem>({packed, problem(33, 41, 5, 3), causal(problem(37, 37, 4, 4)),
+                           windowed(problem(40, 37, 4, 4), 9, 3, 5), patterned(problem(40, 37, 4, 4), 3)}))
       expect_the_same_for_any_number_of_threads(of(op, shape), DType::f32, DType::f32);
   }
 }
@@ -73,8 +74,8 @@ TEST(ThreadsRun, GiveTheSameBitsAndCountsOnOneHead) {
 TEST(ThreadsRun, GiveTheSameBitsAndCountsInPanels) {
   const schedule::Multiples panels{48, 16, 1};
   for (const Operation op : kOperations)
-    for (const Problem& shape :
-         {problem(150, 130, 8, 12), causal(problem(150, 150, 8, 8)), windowed(problem(150, 140, 8, 8), 60, 1)})
+    for (const Problem& shape : in_turn<Problem>(
+             {problem(150, 130, 8, 12), causal(problem(150, 150, 8, 8)), windowed(problem(150, 140, 8, 8), 60, 1)}))
       expect_the_same_for_any_number_of_threads(of(op, shape), DType::f32, DType::f32, panels);
   for (const Problem& shape : {problem(150, 130, 32, 32), causal(problem(150, 150, 32, 16)),
                                windowed(problem(150, 140, 32, 16), 60, 1), with_heads(problem(21, 35, 6, 5), 2, 4, 2)})
@@ -82,11 +83,11 @@ TEST(ThreadsRun, GiveTheSameBitsAndCountsInPanels) {
 }
 
 TEST(ThreadsRun, GiveTheSameBitsAndCountsOnManyHeads) {
-  for (const Operation op : kOperations) {
-    expect_the_same_for_any_number_of_threads(of(op, with_heads(problem(13, 11, 4, 3), 2, 3, 3)), DType::f32,
-                                              DType::f32);
-    expect_the_same_for_any_number_of_threads(of(op, with_heads(problem(9, 9, 3, 3), 4, 3, 3)), DType::f64, DType::f64);
-  }
+  for (const Operation op : kOperations)
+    for (const auto& [shape, type] :
+         in_turn<std::pair<Problem, DType>>({{with_heads(problem(13, 11, 4, 3), 2, 3, 3), DType::f32},
+                                             {with_heads(problem(9, 9, 3, 3), 4, 3, 3), DType::f64}}))
+      expect_the_same_for_any_number_of_threads(of(op, shape), type, type);
   for (const Operation op : {Operation::forward, Operation::backward})
     expect_the_same_for_any_number_of_threads(of(op, with_heads(problem(13, 11, 4, 3), 1, 6, 2)), DType::f32,
                                               DType::f32);
