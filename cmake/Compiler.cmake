@@ -32,7 +32,6 @@ endif()
 set(REDBLUE_OUTER_LEVEL $<$<CONFIG:Release>:-O1>)
 
 if(REDBLUE_SANITIZE)
-  set(REDBLUE_OUTER_LEVEL -O0)
   add_compile_options(-fsanitize=${REDBLUE_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
   add_link_options(-fsanitize=${REDBLUE_SANITIZE})
   if(REDBLUE_SANITIZE MATCHES address AND CMAKE_CXX_COMPILER_ID MATCHES Clang)

@@ -31,7 +31,7 @@ function(redblue_choose_isas sources)
 
   set(optimised -O3)
   if(REDBLUE_SANITIZE)
-    set(optimised -O0)
+    set(optimised)
   endif()
   set(avx2 ${optimised} -ffp-contract=off -fno-tree-slp-vectorize -mavx2 -mfma -mf16c -mbmi2)
   set(avx512 ${avx2} -mavx512f -mavx512bw -mavx512dq -mavx512vl -mprefer-vector-width=512)

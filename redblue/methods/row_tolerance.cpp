@@ -80,17 +80,17 @@ std::vector<std::vector<double>> radii_of(const Certificate& norms, const RowOpt
 /// keys. The result is empty where nothing fits.
 std::optional<RowCandidate> best_candidate(const Problem& p, const Certificate& norms, const RowLengths& lengths,
                                            index_t degree, double widest, bool centred, const Words& M) {
-  constexpr double kLeastRange = 0x1p-10;  // as in least_polynomial
+  constexpr double kNarrowest = 0x1p-10;  // as in least_polynomial
   const Words state = monomials(p.d, degree) * (Words(p.d_v) + 1);
   std::optional<RowCandidate> best;
   for (index_t exact_keys = 0; exact_keys < p.n_k; exact_keys = std::max<index_t>(1, 2 * exact_keys)) {
     const RowOptions how{.centred = centred, .exact_keys = exact_keys};
     const auto radii = radii_of(norms, how, lengths);
-    double needed = kLeastRange;
+    double needed = kNarrowest;
     for (const std::vector<double>& of_head : radii)
       for (const double x : of_head) needed = std::max(needed, x);
     const double range = std::min(widest, needed);
-    if (range < kLeastRange) continue;
+    if (range < kNarrowest) continue;
     const auto words = least_words(p, how, rows_beyond(radii, lengths.keys.size(), range), M, state);
     if (words && (!best || *words < best->least_words))
       best = RowCandidate{degree, range, how, state + exact_keys, *words};
@@ -101,12 +101,12 @@ std::optional<RowCandidate> best_candidate(const Problem& p, const Certificate& 
 /// In the order of the words that they move at least.
 std::vector<RowCandidate> row_candidates(const Problem& p, const Certificate& norms, const RowLengths& lengths,
                                          double tolerance, const Words& M) {
-  constexpr index_t kMostDegree = 8;     // fits of more take tens of milliseconds each
+  constexpr index_t kHighestDegree = 8;  // fits of more take tens of milliseconds each
   constexpr double kLeastError = 1e-15;  // coefficients in doubles are no more precise
   const double error = wanted_weight_error(norms, tolerance);
   std::vector<RowCandidate> list;
   if (error < kLeastError) return list;
-  for (index_t degree = 1; degree <= kMostDegree; ++degree) {
+  for (index_t degree = 1; degree <= kHighestDegree; ++degree) {
     if (M > 0 && monomials(p.d, degree) * (Words(p.d_v) + 1) > M) break;
     const double widest = plan::largest_range(degree, error) * (1 - 1e-3);
     for (const bool centred : {false, true})
