@@ -126,13 +126,15 @@ release_tests() {  # the rest are programs and scripts
   tests_of release '*' "${built[@]}" && ctest --preset release -R '^(c_api|kernels\.isa_symbols|scratch\.|compile_fail\.)'
 }
 cpp_tests() { if $first; then few_cases release_tests; else release_tests; fi; }
-# All but what measures this machine for seconds, and what asks how exact or how cheap an answer is, where NaN goes, or
-# whether a slip is seen: the release tests do, and other tests take the same paths through memory.
+# All but what measures this machine for seconds, what plans patterns of thousands of queries, and what asks how exact or
+# how cheap an answer is, where NaN goes, or whether a slip is seen: the release tests do, and other tests take the same
+# paths through memory.
 asan_tests() {
   local left_out='Doctor.*:CliDoctor.*:CliObjective.*:HugeScores.*:LongSums.*:LongRuns.*:Certificates.*'
   left_out+=':CertificatesHold.*:FewerTiles.*:Outline.*:Verify.SeesAccuracy*:*ChooseTiling*:*MasksCostNothing*:NaN.*'
   left_out+=':*CanSkipOrRepeatNothing:Cli.RealData*:Polynomial.HasTheLeastDegrees*:*QueriesWithOneKeyAreZero'
-  left_out+=':Fastest.TakesTheOrderOfLeastTime:Fastest.WalksWhereThePairsAre'
+  left_out+=':Fastest.TakesTheOrderOfLeastTime:Fastest.WalksWhereThePairsAre:Fastest.SaysWhatBecameOfTheOrder'
+  left_out+=':Fastest.EveryCapThatAPlanKeeps*:FastestPlan.AmongTimes*:Planner.ReadsLittleOfABias*'
   local built
   mapfile -t built < <(suites asan | grep -vx 'bounds')
   fewer_cases tests_of asan "-$left_out" "${built[@]}" && ctest --preset asan -L '^c_api$'
@@ -149,16 +151,25 @@ instruction_sets() {
     REDBLUE_ISA=$isa few_cases tests_of release "$only-Outline.*:*Mutants.*" schedules runtime methods verify threads || return 1
   done
 }
+# With --all the site is made while other steps run: it needs one core, and the network at first. Its step waits for it.
+site() { PYTHONPATH=$package scripts/site.sh; }
+begin_site() { site >build/site.log 2>&1 & making_site=$!; }
+end_site() {
+  wait "$making_site"
+  local status=$?
+  cat build/site.log
+  return $status
+}
 threads() {  # tests/threads alone: a build of everything with the thread sanitizer takes longer than all its tests
   build tsan -- test_threads && few_cases ctest --preset tsan -L threads
 }
 
 # Each file of the library and the program, as build/asan compiles it: several as one, and those first.
-# implementations_f64_avx512.cpp is left out: it includes the same headers as implementations_f32_avx512.cpp.
+# Files of _f64_avx512 are left out: they include the same headers as those of _f32_avx512.
 tidy() {
   build asan -- redblue-commit || return 1
   grep -o '"file": "[^"]*"' build/asan/compile_commands.json | cut -d'"' -f4 | sed "s|^$PWD/||" |
-    grep '^redblue/\|^build/asan/CMakeFiles/redblue' | grep -v implementations_f64_avx512 | sort |
+    grep '^redblue/\|^build/asan/CMakeFiles/redblue' | grep -v _f64_avx512 | sort |
     timeout 900 xargs -P "$jobs" -n 1 clang-tidy-19 -p build/asan --quiet 2>/dev/null
   local status=$?
   [ $status -ne 124 ] || echo "clang-tidy: stopped after 15 minutes"
@@ -207,6 +218,7 @@ part docs "documents, layers, sizes" repository
 part docs "ruff" build/venv/bin/ruff check
 if wants cpp types isa examples consumers python torch site demo; then
   step "release build" release_build || finish
+  ! $all || begin_site
   part cpp "C++ tests" cpp_tests
   part types "mypy" build/venv/bin/mypy
   part isa "instruction sets" instruction_sets
@@ -215,7 +227,7 @@ if wants cpp types isa examples consumers python torch site demo; then
   part wheel "wheel" wheel
   part python "Python tests" python_tests
   part torch "tests of PyTorch, JAX, ONNX" pytest "${frameworks[@]}"
-  part site "site" env PYTHONPATH="$package" scripts/site.sh
+  part site "site" "$($all && echo end_site || echo site)"
   part demo "demo" scripts/demo.sh
 elif wants wheel; then
   step "wheel" wheel
