@@ -50,7 +50,8 @@ else
   echo "setup: all Debian packages are there"
 fi
 
-# pip_install REQUIREMENTS: into build/venv, unless they are there. A copy of the file says so.
+# pip_install REQUIREMENTS: into build/venv, unless they are there. A copy of the file says so. pip would compile the
+# modules one after the other, on one core.
 pip_install() {
   local done=build/venv/${1##*/}
   if cmp -s "$1" "$done"; then
@@ -59,7 +60,9 @@ pip_install() {
   fi
   echo "setup: installing into build/venv the Python packages $(grep -v '^#' "$1" | tr '\n' ' ')"
   [ -x build/venv/bin/python ] || /usr/bin/python3 -m venv build/venv
-  build/venv/bin/pip install --quiet --disable-pip-version-check -r "$1" && cp "$1" "$done"
+  build/venv/bin/pip install --quiet --disable-pip-version-check --no-compile -r "$1" || return
+  build/venv/bin/python -m compileall -q -q -j 0 build/venv/lib || true  # some are no Python: data of tests
+  cp "$1" "$done"
 }
 
 [ -z "${1-}" ] || pip_install scripts/requirements_test.txt
