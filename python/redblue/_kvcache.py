@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any, Optional, Union
-
-import numpy as np
 
 import redblue  # whose attribute `torch` is imported where it is first used
 
 from ._arrays import family_of, integers, is_tensor
-from ._attention import attention, forward, refuse_gradients, refuse_numbers, request, require_heads
-from ._calls import call_for, checked
+from ._attention import attention, refuse_gradients, refuse_numbers, request, require_heads
+from ._calls import call_for
 from ._errors import InvalidProblem
+from ._one_by_one import in_shape, one_by_one, require
 from ._overlap import may_overlap_itself, meet, overlap, span
-from ._places import Places, capacity, copied, empty_like, places_of, require_own_pages, require_pages, write
+from ._places import Places, capacity, places_of, require_own_pages, require_pages, write
 from ._rotary import require_positions, rotary_of, rotated
 from ._settings import flag
 from ._shims import window_of
-
-#: Pages of keys with at least this many bytes are read where they lie. Smaller ones are copied, which then takes less time
-#: than a call for each (measured: 128 KiB take the same time both ways).
-_LARGE = 1 << 17
 
 
 def flash_attn_with_kvcache(
@@ -131,17 +125,16 @@ def attend(
         used = q, keys[:, :longest], values[:, :longest]
         options["seqused_k"] = lengths if len(set(lengths)) > 1 else None
     else:
-        used = (q, *(_in_shape(x, q.shape[0], longest) for x in (keys, values)))
+        used = (q, *(in_shape(x, (q.shape[0], longest, *x.shape[2:])) for x in (keys, values)))
     if k is not None or not together:  # what is refused leaves the caches as they are
         r = request(*used, **options)
-        require_heads(r, q.shape[0], q.shape[2])
-        if family.refuses_nan:
-            refuse_numbers(r, "f64" if family.type_of(q, "q") == "f64" else "f32")
         if together:
+            require_heads(r, q.shape[0], q.shape[2])
+            if family.refuses_nan:
+                refuse_numbers(r, "f64" if family.type_of(q, "q") == "f64" else "f32")
             call_for("forward", r.family, r.q, r.k, r.v, r.settings, (return_softmax_lse,))
         else:
-            types = tuple(family.type_of(x, name) for x, name in zip(used, ("q", "k_cache", "v_cache")))
-            checked("forward", types, tuple(tuple(x.shape) for x in used), r.settings)
+            require(r, ("q", "k_cache", "v_cache"))
         return_softmax_lse = flag("return_softmax_lse", return_softmax_lse)
     if k is not None:
         require_own_pages(places, lengths, n_new)
@@ -156,7 +149,11 @@ def attend(
     if together:
         result = attention(q, *used[1:], return_lse=return_softmax_lse, **options)
         return tuple(map(family.finished, result)) if return_softmax_lse else family.finished(result)
-    o, lse = _one_by_one(family, q, keys, values, places, first, lengths, options)
+    batch, n_q, heads, _ = q.shape
+    type_ = family.type_of(q, "q")
+    o = family.empty(q, (batch, n_q, heads, values.shape[3]), type_)
+    lse = family.empty(q, (batch, heads, n_q), "f64" if type_ == "f64" else "f32")
+    one_by_one([[x[b : b + 1] for x in (q, o, lse)] for b in range(batch)], keys, values, places, first, lengths, options)
     return (family.finished(o), family.finished(lse)) if return_softmax_lse else family.finished(o)
 
 
@@ -217,67 +214,3 @@ def _writable(family: Any, k_cache: Any, v_cache: Any) -> list:
 
 def _copy(x: Any) -> Any:
     return x.clone() if is_tensor(x) else x.copy()
-
-
-def _in_shape(cache: Any, batch: int, n: int) -> Any:
-    """An array of the type of a cache, [batch, n, heads, features], to judge a call by. Its elements are one."""
-    one = empty_like(cache, (1, 1, *cache.shape[2:]))
-    shape = batch, n, *cache.shape[2:]
-    return one.expand(shape) if is_tensor(one) else np.broadcast_to(one, shape)
-
-
-def _one_by_one(
-    family: Any, q: Any, keys: Any, values: Any, places: Places, first: list[int], lengths: list[int], options: Any
-) -> tuple:
-    """o and lse of sequences that lie anywhere in the caches."""
-    type_ = family.type_of(q, "q")
-    batch, n_q, heads, _ = q.shape
-    o = family.empty(q, (batch, n_q, heads, values.shape[3]), type_)
-    lse = family.empty(q, (batch, heads, n_q), "f64" if type_ == "f64" else "f32")
-    window, slopes, room = options["window"], options["alibi_slopes"], None
-    if n_q == 1:  # at the last key: keys are hidden in front alone
-        if window is not None and window[0] is not None and window[0] >= 0:
-            first = [max(a, n - 1 - window[0]) for a, n in zip(first, lengths)]
-        options = {**options, "causal": False, "window": None}
-    unmasked = not options["causal"] and options["window"] is None and slopes is None
-    large = places.size * math.prod(keys.shape[2:]) * _bytes_of_one(keys) >= _LARGE
-    for b in range(batch):
-        runs = places.runs(b, first[b], lengths[b])
-        of_one = slice(b, b + 1)
-        if slopes is not None and getattr(slopes, "ndim", 1) > 1 and slopes.shape[0] == batch:
-            options = {**options, "alibi_slopes": slopes[of_one]}
-        if len(runs) > 1 and unmasked and large:
-            parts = [(places.view(keys, run), places.view(values, run)) for run in runs]
-            o[of_one], lse[of_one] = _of_parts(q[of_one], parts, options)
-            continue
-        if len(runs) > 1:
-            if room is None:
-                most = max(n - a for a, n in zip(first, lengths))
-                room = [empty_like(x, (1, most, *x.shape[2:])) for x in (keys, values)]
-            k, v = (copied(places, b, first[b], lengths[b], x, into) for x, into in zip((keys, values), room))
-        else:
-            k, v = (places.view(x, runs[0]) if runs else x[:1, :0] for x in (keys, values))
-        lse[of_one] = forward(q[of_one], k, v, o[of_one], True, options)[1]
-    return o, lse
-
-
-def _bytes_of_one(x: Any) -> int:
-    return int(x.element_size() if is_tensor(x) else x.itemsize)
-
-
-def _of_parts(q: Any, parts: list, options: Any) -> tuple:
-    """o and lse of one sequence whose keys and values are these parts, in any order, of which no mask hides any: one plan for
-    all parts of the same length, as pages but the last have it."""
-    o = lse = None
-    calls: dict[int, tuple] = {}
-    for k, v in parts:
-        n = k.shape[1]
-        if n not in calls:
-            r = request(q, k, v, **options)
-            calls[n] = r, call_for("forward", r.family, r.q, r.k, r.v, r.settings, (True, True))
-        r, call = calls[n]
-        if o is None:
-            word = "f64" if call.wanted.compute == "f64" else "f32"
-            o, lse = (r.family.filled(q, shape, word, x) for shape, x in ((call.o_shape, 0), (call.lse_shape, -math.inf)))
-        call.plan.run(r._replace(k=k, v=v).arrays(o, lse), call.tokens_first, 0, False)
-    return o, lse

@@ -12,6 +12,7 @@ from ._arrays import NumPy, family_of, is_tensor
 from ._attention import attention
 from ._errors import InvalidProblem
 from ._settings import starts, used
+from ._varlen_pages import attend_to_pages
 
 
 def _seed(dropout: float) -> Optional[int]:
@@ -126,13 +127,21 @@ def flash_attn_varlen_func(
     cu_seqlens_q and cu_seqlens_k, from 0 to the totals, say where each sequence begins; max_seqlen_q and max_seqlen_k
     are not needed. seqused_q and seqused_k [sequences]: how many first queries and keys of each are in use; causal and
     window_size are aligned at the bottom right of these. Queries after them give 0, and keys after them have gradients of
-    0. Otherwise as flash_attn_func, alibi_slopes [batch, heads] sequence by sequence; lse is [heads, total_q]. Paged keys
-    (block_table) are refused: flash_attn_with_kvcache reads them. Raises what `attention` raises.
+    0. Otherwise as flash_attn_func, alibi_slopes [batch, heads] sequence by sequence; lse is [heads, total_q].
+
+    block_table [batch, m]: k and v are [pages, page_size, kv_heads, d], and key t of sequence b lies in page
+    block_table[b, t // page_size], read as flash_attn_with_kvcache reads it. cu_seqlens_k has the lengths alone then, and may
+    be None beside seqused_k. There are no gradients and no dropout. Raises what `attention` raises.
 
     Source: flash-attention 2 (https://github.com/Dao-AILab/flash-attention), flash_attn_varlen_func.
     """
     if block_table is not None:
-        raise InvalidProblem("block_table: keys in pages are not read here; give k and v packed, or call flash_attn_with_kvcache")
+        compiled = is_tensor(q) and redblue.torch.torch.compiler.is_compiling()
+        o, lse = (redblue.torch.pages_of_tensors if compiled else attend_to_pages)(
+            q, k, v, cu_seqlens_q, cu_seqlens_k, dropout_p, softmax_scale, causal, window_of(window_size), softcap, alibi_slopes,
+            block_table, seqused_q, seqused_k,
+        )  # fmt: skip
+        return (o, lse, None) if return_attn_probs else o
     for name, given in (("cu_seqlens_q", cu_seqlens_q), ("cu_seqlens_k", cu_seqlens_k)):
         if given is None:
             raise InvalidProblem(f"{name} = None: give where each sequence begins, ascending from 0 to the total")

@@ -15,6 +15,7 @@ REASONS = {
     "used_of_tensors": _SLOPES,
     "kvcache_of_tensors": "flash_attn_with_kvcache: lengths and tables are read to say where keys lie, so that fullgraph=True is "
     "not for it",
+    "pages_of_tensors": "block_table: lengths and tables are read to say where keys lie, so that fullgraph=True is not for it",
     "numbers_of": "pattern is no tensor, so that fullgraph=True is not for it",
 }
 

@@ -29,7 +29,7 @@ from ._attention import Gradients, attention_backward, forward, request_of, requ
 from ._calls import checked
 from ._core import Pattern, use_openmp
 from ._errors import InvalidProblem, Unsupported
-from ._kvcache import attend as kvcache_of_tensors  # noqa: F401 - this name and two below are those of _torch_graphs.py
+from ._kvcache import attend as kvcache_of_tensors  # noqa: F401 - these names are those of _torch_graphs.py
 from ._options import ARRAYS, OPTIONS, SEQUENCES, Option
 from ._replaced import Replaced
 from ._settings import converted, edges_of, offset_of, patterns_of, real, tokens_first, unknown_options
@@ -39,6 +39,7 @@ from ._shims import require_sdpa
 from ._torch_arrays import Torch, empty_in_order, require_dense
 from ._torch_graphs import end_graphs
 from ._torch_lse import with_gradient_of_lse, with_shared_bias
+from ._varlen_pages import attend_to_pages as pages_of_tensors  # noqa: F401
 
 __all__ = ["attention", "install", "register_transformers", "scaled_dot_product_attention", "uninstall", "use"]
 
