@@ -39,18 +39,19 @@ struct FetchAhead {
   [[gnu::always_inline]] index_t from(index_t row) const { return row < last ? ahead : ahead_last; }
 };
 
-/// Fetches rows that R queries share. For a single query, whose work is little more than reading, and rows that lie one
-/// after another, it requests only the first lines of a page: the processor fetches the rest by itself, and more
-/// requests would slow it down.
+/// Fetches rows that R queries share. For one or two queries, whose work is little more than reading, and rows that lie
+/// one after another and are read in order, it requests only the first lines of a page: the processor fetches the rest
+/// by itself, and more requests would slow it down.
 template <int R, class Element>
 struct SharedRows {
   bool pages;
   index_t ahead;
 
-  SharedRows(index_t words, index_t stride)
-      : pages(R == 1 && stride == words), ahead(rows_ahead<Element>(words, pages ? kPage : kFetchedAhead) * stride) {}
+  SharedRows(index_t words, index_t stride, bool in_order)
+      : pages(R <= 2 && in_order && stride == words),
+        ahead(rows_ahead<Element>(words, pages ? kPage : kFetchedAhead) * stride) {}
   [[gnu::always_inline]] void fetch_after(const Element* p) const {
-    if (R > 1 || !pages || reinterpret_cast<std::uintptr_t>(p + ahead) % kPage < 256) fetch(p + ahead);
+    if (R > 2 || !pages || reinterpret_cast<std::uintptr_t>(p + ahead) % kPage < 256) fetch(p + ahead);
   }
 };
 

@@ -4,6 +4,7 @@
 
 #include "redblue/kernels/simd/fetch.hpp"
 #include "redblue/kernels/simd/product.hpp"
+#include "redblue/kernels/simd/shared_keys.hpp"
 #include "redblue/language/dtype.hpp"
 #include "redblue/language/view.hpp"
 
@@ -25,6 +26,12 @@ struct PlainRows : Multiply<V> {
   static V keys(const T* p) { return V::load(p); }
   static V keys_first(const T* p, index_t n) { return V::load_first(p, n); }
   static V queries(const T* p) { return V::load(p); }
+  /// Words of a key, once for each query.
+  template <int kQueries>
+    requires requires(const T* p) { repeated(V{}, p, Together<kQueries>{}); }
+  static V repeat(const T* p, Together<kQueries> together) {
+    return repeated(V{}, p, together);
+  }
   static V queries_first(const T* p, index_t n) { return V::load_first(p, n); }
   /// Values of kDepth keys.
   static void values(const T* p, index_t, V (&unit)[1]) { unit[0] = V::load(p); }
@@ -50,6 +57,14 @@ struct WidenedRows : PlainRows<V> {
     std::copy_n(p, n, first);
     return keys(first);
   }
+  template <int kQueries>
+    requires requires(const Element* p) { repeated(V{}, p, Together<kQueries>{}); }
+  static V repeat(const Element* p, Together<kQueries> together) {
+    if constexpr (kType == DType::f16)
+      return V::from_f16(repeated(V{}, p, together));
+    else
+      return V::from_bf16(repeated(V{}, p, together));
+  }
   static void values(const Element* p, index_t, V (&unit)[1]) { unit[0] = keys(p); }
   static void values_first(const Element* p, index_t, index_t n, bool, V (&unit)[1]) { unit[0] = keys_first(p, n); }
 };
@@ -73,7 +88,7 @@ template <class V, class Rows, int R, int kKeys>
   constexpr int kParts = std::max(1, 4 / R);  // enough sums under way
   V c[R][kKeys * kParts];
   clear(c);
-  const SharedRows<R, typename Rows::Element> shared(words, k_stride);
+  const SharedRows<R, typename Rows::Element> shared(words, k_stride, R == 1);
   index_t t = 0;
   const auto step = [&]<int P>(Height<P>) __attribute__((always_inline)) {
 #pragma GCC unroll 4
@@ -113,6 +128,8 @@ template <class V, class Rows, int R, int kKeys>
 template <class V, class Rows>
 void few_scores(View<typename V::T> S, View<const typename V::T> Q, View<const typename V::T> K, typename V::T scale) {
   using Element = typename Rows::Element;
+  if constexpr (SharesKeys<V, Rows>)
+    if (share_keys<V, Rows>(S, Q, K, scale)) return;
   constexpr index_t L = V::kLanes;
   const auto* const keys = reinterpret_cast<const Element*>(K.data);
   for (index_t j = 0; j < K.rows(); j += L) {
@@ -170,21 +187,35 @@ template <class V, class Rows, int R, int N, bool kWhole>
     }
 }
 
+/// Units of features that R rows of sums are formed of at a time.
+template <class V, class Rows>
+constexpr int units_of(int R) {
+  return std::min(8, V::kAccumulators * 2 / 3 / R) / Rows::kVectors;
+}
+
 /// O <- O + P V
 template <class V, class Rows>
 void add_few_rows(View<typename V::T> O, View<const typename V::T> P, View<const typename V::T> values) {
   using T = typename V::T;
   using Element = typename Rows::Element;
-  constexpr index_t kKeys = 16;  // the keys of one piece of a sum
+  // The keys of one piece of a sum, whose values are read again for other queries and features: about as many as are
+  // fetched ahead.
+  constexpr index_t kFewest = 16, kMost = 64;
+  const index_t piece = std::clamp(rows_ahead<T>(values.cols()) * Rows::kDepth / kFewest * kFewest, kFewest, kMost);
+  // Few rows wait for values: two of them at a time read these whole, in the order in which they lie, if four cannot.
+  const index_t words = values.cols();
+  const bool pairs =
+      O.rows() <= 4 && words > units_of<V, Rows>(4) * Rows::kWords && words <= units_of<V, Rows>(2) * Rows::kWords;
   const auto* const from = reinterpret_cast<const Element*>(values.data);
-  for (index_t j = 0; j < values.rows(); j += kKeys) {
-    const index_t count = std::min(kKeys, values.rows() - j);
+  for (index_t j = 0; j < values.rows(); j += piece) {
+    const index_t count = std::min(piece, values.rows() - j);
     const Element* const v = from + j * values.row_stride;
-    for_row_blocks<4>(O.rows(), [&]<int R>(index_t first, Height<R>) {
-      constexpr int kUnits = std::min(8, V::kAccumulators * 2 / 3 / R) / Rows::kVectors;
-      alignas(64) T buffer[R][kKeys];
+    const auto add_rows = [&]<int R>(index_t first, Height<R>) {
+      constexpr int kUnits = units_of<V, Rows>(R);
+      alignas(64) T buffer[R][kMost];
       const T* weights[R];
-      const SharedRows<R, Element> shared(values.cols(), values.row_stride);
+      const bool at_once = R == O.rows() && values.cols() <= kUnits * Rows::kWords;
+      const SharedRows<R, Element> shared(values.cols(), values.row_stride, R == 1 || at_once);
       for (int r = 0; r < R; ++r) weights[r] = Rows::weights(&P(first + r, j), count, buffer[r]);
       const auto add = [&]<int N, bool kWhole>(index_t t, Height<N>, std::bool_constant<kWhole>) {
         View<T> part = O;
@@ -195,7 +226,8 @@ void add_few_rows(View<typename V::T> O, View<const typename V::T> P, View<const
       const index_t whole = O.cols() / Rows::kWords;
       for_row_blocks<kUnits>(whole, [&]<int N>(index_t u, Height<N> n) { add(u * Rows::kWords, n, std::true_type{}); });
       if (whole * Rows::kWords < O.cols()) add(whole * Rows::kWords, Height<1>{}, std::false_type{});
-    });
+    };
+    pairs ? for_row_blocks<2>(O.rows(), add_rows) : for_row_blocks<4>(O.rows(), add_rows);
   }
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 #include <immintrin.h>
 
+#include "redblue/kernels/simd/shared_keys.hpp"
 #include "redblue/kernels/x86/squares.hpp"
 #include "redblue/kernels/x86/words32.hpp"
 #include "redblue/language/types.hpp"
@@ -59,9 +60,11 @@ struct F32x16 {
   friend float sum(F32x16 a) { return _mm512_reduce_add_ps(a.v); }
   friend float largest(F32x16 a) { return _mm512_reduce_max_ps(a.v); }
 
-  static F32x16 load_f16(const std::uint16_t* p) { return {_mm512_cvtph_ps(words16(p))}; }
-  static F32x16 load_bf16(const std::uint16_t* p) {
-    return {_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(words16(p)), 16))};
+  static F32x16 load_f16(const std::uint16_t* p) { return from_f16(words16(p)); }
+  static F32x16 load_bf16(const std::uint16_t* p) { return from_bf16(words16(p)); }
+  static F32x16 from_f16(__m256i words) { return {_mm512_cvtph_ps(words)}; }
+  static F32x16 from_bf16(__m256i words) {
+    return {_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(words), 16))};
   }
   void store_f16(std::uint16_t* p) const {
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(p),
@@ -150,6 +153,91 @@ inline F32x16 sums(const F32x16 (&x)[16]) {
       a[i] = _mm512_add_ps(_mm512_shuffle_f32x4(a[2 * i], a[2 * i + 1], 0x88),
                            _mm512_shuffle_f32x4(a[2 * i], a[2 * i + 1], 0xdd));
   return {a[0]};
+}
+
+/// 64 / kCopies bytes, kCopies times.
+template <int kCopies>
+__m512i repeated(const void* p) {
+  if constexpr (kCopies == 8) {
+    long long bits;
+    __builtin_memcpy(&bits, p, sizeof bits);
+    return _mm512_set1_epi64(bits);
+  } else if constexpr (kCopies == 4) {
+    return _mm512_broadcast_i32x4(_mm_loadu_si128(static_cast<const __m128i*>(p)));
+  } else if constexpr (kCopies == 2) {
+    return _mm512_broadcast_i64x4(_mm256_loadu_si256(static_cast<const __m256i*>(p)));
+  } else {
+    static_assert(kCopies == 1);
+    return _mm512_loadu_si512(p);
+  }
+}
+template <int kCopies>
+F32x16 repeated(F32x16, const float* p, Together<kCopies>) {
+  return {_mm512_castsi512_ps(repeated<kCopies>(p))};
+}
+/// 32 / kCopies bytes, kCopies times.
+template <int kCopies>
+__m256i repeated(F32x16, const std::uint16_t* p, Together<kCopies>) {
+  if constexpr (kCopies == 8) {
+    int bits;
+    __builtin_memcpy(&bits, p, sizeof bits);
+    return _mm256_set1_epi32(bits);
+  } else if constexpr (kCopies == 4) {
+    long long bits;
+    __builtin_memcpy(&bits, p, sizeof bits);
+    return _mm256_set1_epi64x(bits);
+  } else if constexpr (kCopies == 2) {
+    return _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+  } else {
+    static_assert(kCopies == 1);
+    return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+  }
+}
+
+/// s[q], lane i: the sum of those lanes of x[i] that belong to query q, each query having as many side by side. Passes
+/// bring vectors together as in `sums`, until a score is one lane; the others turn quarters of vectors, 4 keys each.
+template <int kQueries>
+void scores_of_queries(const F32x16 (&x)[16], F32x16 (&s)[kQueries]) {
+  if constexpr (kQueries == 1) {
+    s[0] = sums(x);
+    return;
+  }
+  __m512 a[8], b[kQueries == 8 ? 8 : 4];
+#pragma GCC unroll 8
+  for (int i = 0; i < 8; ++i) {
+    const __m512 one = x[2 * i].v, two = x[2 * i + 1].v;
+    a[i] = kQueries == 8 ? _mm512_add_ps(_mm512_shuffle_ps(one, two, 0x88), _mm512_shuffle_ps(one, two, 0xdd))
+                         : _mm512_add_ps(_mm512_unpacklo_ps(one, two), _mm512_unpackhi_ps(one, two));
+  }
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) {
+    const __m512 one = a[2 * i], two = a[2 * i + 1];
+    if constexpr (kQueries == 8) {
+      b[i] = _mm512_shuffle_ps(one, two, 0x88);  // a quarter has two queries
+      b[4 + i] = _mm512_shuffle_ps(one, two, 0xdd);
+    } else {
+      b[i] = _mm512_add_ps(_mm512_shuffle_ps(one, two, 0x44), _mm512_shuffle_ps(one, two, 0xee));
+    }
+  }
+  const auto even = [](__m512 u, __m512 w) { return _mm512_shuffle_f32x4(u, w, 0x88); };
+  const auto odd = [](__m512 u, __m512 w) { return _mm512_shuffle_f32x4(u, w, 0xdd); };
+  if constexpr (kQueries == 2) {
+    const __m512 low = _mm512_add_ps(even(b[0], b[1]), odd(b[0], b[1]));
+    const __m512 high = _mm512_add_ps(even(b[2], b[3]), odd(b[2], b[3]));
+    s[0].v = even(low, high);
+    s[1].v = odd(low, high);
+  } else {
+    constexpr int kApart = kQueries / 4;
+#pragma GCC unroll 2
+    for (int h = 0; h < kApart; ++h) {
+      const __m512* const q = b + 4 * h;
+      const __m512 u = even(q[0], q[1]), v = odd(q[0], q[1]), w = even(q[2], q[3]), z = odd(q[2], q[3]);
+      s[h].v = even(u, w);
+      s[kApart + h].v = even(v, z);
+      s[2 * kApart + h].v = odd(u, w);
+      s[3 * kApart + h].v = odd(v, z);
+    }
+  }
 }
 
 }  // namespace

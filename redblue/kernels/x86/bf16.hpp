@@ -73,6 +73,10 @@ struct Bf16Rows : MultiplyBf16 {
     return reinterpret_cast<B>(
         _mm512_cvtne2ps_pbh(F32x16::load_first(p + low, n - low).v, F32x16::load_first(p, low).v));
   }
+  template <int kQueries>
+  static B repeat(const Element* p, Together<kQueries>) {
+    return repeated<kQueries>(p);
+  }
   static void values(const Element* p, index_t stride, B (&unit)[2]) {
     pair(_mm512_loadu_si512(p), _mm512_loadu_si512(p + stride), unit);
   }
@@ -93,8 +97,10 @@ struct Bf16Rows : MultiplyBf16 {
     F32x16{_mm512_shuffle_f32x4(b, b, 0xd8)}.store_first(p + low, n - low);
   }
   static const float* weights(const float* p, index_t n, float* buffer) {
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(buffer),
-                        reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(F32x16::load_first(p, n).v)));
+    for (index_t i = 0; i < n; i += F32x16::kLanes)
+      _mm256_storeu_si256(
+          reinterpret_cast<__m256i*>(buffer + i / kDepth),
+          reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(F32x16::load_first(p + i, std::min(n - i, F32x16::kLanes)).v)));
     return buffer;
   }
 
