@@ -74,7 +74,8 @@ class Counted : public Passing<Counted<Base>, Base> {
   using Passes = Passing<Counted, Base>;
 
  public:
-  explicit Counted(Base& base) : Passes(base), ended_(static_cast<std::size_t>(base.workers())) {}
+  explicit Counted(Base& base)
+      : Passes(base), ended_(base.workers() == 1 ? 0 : static_cast<std::size_t>(base.workers())) {}
   Counted()
     requires std::same_as<Base, Null>
       : Counted(nothing()) {}
@@ -132,16 +133,25 @@ class Counted : public Passing<Counted<Base>, Base> {
       Counted& whole = whole_ == nullptr ? *this : *whole_;
       Counted item(base, whole);
       body(item, i);
+      if (whole.ended_.empty()) whole.ended_.resize(1);  // one worker, as a machine of its own for each item
       whole.ended_[static_cast<std::size_t>(base.worker())] += item.counts_;
     });
   }
 
   /// What a worker moved in the items that have ended, and in this one. While others are at work, ask for one's own.
   Counts of_worker(int worker) const {
-    Counts c = (whole_ == nullptr ? *this : *whole_).ended_[static_cast<std::size_t>(worker)];
+    const std::vector<Counts>& ended = (whole_ == nullptr ? *this : *whole_).ended_;
+    if (ended.empty()) return counts_;
+    Counts c = ended[static_cast<std::size_t>(worker)];
     return worker == this->worker() ? c += counts_ : c;
   }
 
+  /// What all workers moved and did together.
+  Counts total() const {
+    Counts sum = counts_;
+    for (const Counts& c : ended_) sum += c;
+    return sum;
+  }
   Io io() const { return total().io(); }
   index_t peak() const { return total().peak; }   ///< most words resident in one worker's memory: the footprint
   index_t resident() const { return resident_; }  ///< words resident now
@@ -151,11 +161,6 @@ class Counted : public Passing<Counted<Base>, Base> {
  private:
   Counted(Base& base, Counted& whole) : Passes(base), whole_(&whole) {}
 
-  Counts total() const {
-    Counts sum = counts_;
-    for (const Counts& c : ended_) sum += c;
-    return sum;
-  }
   /// Returns the most words of streams that are open at a time.
   template <class K>
   index_t count(const K& k, std::span<const Arg> args) {
@@ -167,7 +172,7 @@ class Counted : public Passing<Counted<Base>, Base> {
 
   Counts counts_;
   index_t resident_ = 0;
-  std::vector<Counts> ended_;  ///< of each worker: the items that have ended. Empty in an item
+  std::vector<Counts> ended_;  ///< of each of several workers: the items that have ended. Empty in an item
   Counted* whole_ = nullptr;   ///< in an item: the one that a user made
 };
 

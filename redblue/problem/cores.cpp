@@ -185,6 +185,12 @@ CoreList cores_of(const Sizes& x, std::optional<index_t> batch, Cut cut) {
   return batch && !r.of_batch.empty() ? r.of_batch[static_cast<std::size_t>(*batch)] : r.all;
 }
 
+std::vector<CoreList> cores_of_batches(const Sizes& x, Cut cut) {
+  std::vector<CoreList> lists;
+  for (std::vector<Core>& one : of_each_batch(x, cut)) lists.emplace_back(std::move(one));
+  return lists;
+}
+
 Sizes with_envelopes(const Sizes& x) {
   Sizes envelopes = x;
   envelopes.sequences = kept_lists == nullptr ? envelopes_of(*x.sequences) : kept_lists->envelopes_of(x.sequences);

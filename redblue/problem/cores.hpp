@@ -44,6 +44,7 @@ class CoreList {
 class Numbered {
  public:
   explicit Numbered(CoreList list);
+  const CoreList& cores() const { return list_; }
   index_t count() const { return count_; }
   Sizes operator()(index_t i) const;
 
@@ -66,6 +67,9 @@ std::optional<Sizes> core_of(const Sizes& x);
 
 /// The cores of one batch, or of all.
 CoreList cores_of(const Sizes& x, std::optional<index_t> batch = {}, Cut cut = Cut::each);
+
+/// The lists hold the cores of one batch each; one list holds all where batches are alike.
+std::vector<CoreList> cores_of_batches(const Sizes& x, Cut cut);
 
 /// The problem with envelopes_of its parts, and with patterns_of them (problem/sequences.hpp).
 Sizes with_envelopes(const Sizes& x);

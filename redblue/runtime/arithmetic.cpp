@@ -20,7 +20,7 @@ void require_bf16(const Problem& p, const Tensors& tensors) {
     throw Unsupported(
         "compute type bf16 for backward: it takes exact attention with the softmax, without bias, ALiBi, softcap and "
         "dropout; f32 takes them all");
-  for (const SlowArray a : inputs_of(p))
+  for (const SlowArray a : plan::inputs_of(p.op))
     if (!is_of_modifiers(a) && a != SlowArray::O && a != SlowArray::lse &&
         (tensors[a].dtype != DType::bf16 || tensors[a].strides[3] != 1))
       throw Unsupported(

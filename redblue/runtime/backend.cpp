@@ -22,7 +22,8 @@ Measured Backend::count(const plan::Plan& plan, const std::function<void()>& now
     behind_any(observed);
   };
   const auto counted = [&] {
-    Measured m = measured(counting);
+    Measured m;
+    measure(counting, m);
     if (plan::has_widths(plan.options)) m.moved_bytes = plan::bytes_of(m.io, plan.options, plan.problem.op).total();
     return m;
   };

@@ -61,14 +61,20 @@ class Backend {
 /// The caller's memory, and threads of a ThreadPool.
 const Backend& ram_backend();
 
+struct RunArrays;  // redblue/runtime/run.cpp
+
 /// What the runs of one plan remember, so that later ones begin sooner: one for each plan. The plan must outlive it.
 /// Any number of threads may use it at once.
 class RunMemo {
  public:
   /// What this backend remembers.
   Backend::Memo& of(const Backend& backend);
+  /// What a run of the plan's problem reads and writes.
+  const RunArrays& arrays(const Problem& problem);
 
  private:
+  std::once_flag once_;
+  std::shared_ptr<const RunArrays> arrays_;
   std::mutex mutex_;
   std::vector<std::pair<std::shared_ptr<const void>, std::unique_ptr<Backend::Memo>>> memos_;  // by identity
 };

@@ -106,8 +106,9 @@ void require_no_overlap(const Tensors& tensors, const std::vector<SlowArray>& in
     for (const SlowArray input : inputs)
       if (given(input)) require_disjoint(output, input, tensors);
   }
-  for (const auto& list : {inputs, outputs})
-    for (const SlowArray a : list)
+  if (workspace.empty()) return;
+  for (const auto* list : {&inputs, &outputs})
+    for (const SlowArray a : *list)
       if (given(a)) require_apart(workspace, a, tensors[a]);
 }
 

@@ -12,13 +12,12 @@ namespace redblue {
 
 namespace {
 
-/// The arrays that a run writes.
-std::vector<SlowArray> written_by(const Shapes& shapes, const RunOptions& options) {
-  std::vector<SlowArray> list = shapes.outputs();
-  if (shapes.problem().forward_first()) {
-    if (options.forward.o.data != nullptr) list.push_back(SlowArray::O);
-    if (options.forward.lse.data != nullptr) list.push_back(SlowArray::lse);
-  }
+/// The arrays that a run writes beside those of its operation.
+std::vector<SlowArray> kept_of_forward(const Problem& p, const RunOptions& options) {
+  std::vector<SlowArray> list;
+  if (!p.forward_first()) return list;
+  if (options.forward.o.data != nullptr) list.push_back(SlowArray::O);
+  if (options.forward.lse.data != nullptr) list.push_back(SlowArray::lse);
   return list;
 }
 
@@ -44,8 +43,10 @@ Tensors used(const Tensors& tensors, const std::vector<SlowArray>& inputs, const
   return result;
 }
 
-void require_shapes(const Shapes& shapes, const std::vector<SlowArray>& arrays, const Tensors& tensors) {
-  const Problem& p = shapes.problem();
+/// Shapes are a Shapes, or a RunArrays.
+template <class Shapes>
+void require_shapes(const Problem& p, const Shapes& shapes, const std::vector<SlowArray>& arrays,
+                    const Tensors& tensors) {
   for (const SlowArray a : arrays) {
     const Tensor& t = tensors[a];
     if (a == SlowArray::lse && is_forward(p.op) && !adds_to(p, a) && t.data == nullptr) continue;  // not wanted
@@ -60,13 +61,41 @@ void require_shapes(const Shapes& shapes, const std::vector<SlowArray>& arrays, 
   }
 }
 
+}  // namespace
+
+/// The arrays that a run reads and writes, and their shapes.
+struct RunArrays {
+  std::vector<SlowArray> inputs, outputs;
+  explicit RunArrays(const Problem& p) {
+    const Shapes all(p);
+    inputs = all.inputs();
+    outputs = all.outputs();
+    for (const SlowArray a : {SlowArray::O, SlowArray::lse}) shapes_[index_of(a)] = all[a];  // kept_of_forward()
+    for (const auto* list : {&inputs, &outputs})
+      for (const SlowArray a : *list) shapes_[index_of(a)] = all[a];
+  }
+  const std::array<index_t, 4>& operator[](SlowArray a) const { return shapes_[index_of(a)]; }
+
+ private:
+  std::array<std::array<index_t, 4>, kSlowArrays> shapes_{};
+};
+
+const RunArrays& RunMemo::arrays(const Problem& problem) {
+  std::call_once(once_, [&] { arrays_ = std::make_shared<const RunArrays>(problem); });
+  return *arrays_;
+}
+
+namespace {
+
 /// The tensors that a run takes.
-Tensors checked(const plan::Plan& plan, const Tensors& tensors, const RunOptions& options) {
-  const Shapes shapes(plan.problem);
-  const auto inputs = shapes.inputs(), outputs = written_by(shapes, options);
-  const Tensors all = with_forward(plan.problem, tensors, options);
-  require_shapes(shapes, inputs, all);
-  require_shapes(shapes, outputs, all);
+Tensors checked(const plan::Plan& plan, const Tensors& tensors, const RunOptions& options, const RunArrays& arrays) {
+  const Problem& p = plan.problem;
+  const Tensors all = with_forward(p, tensors, options);
+  std::vector<SlowArray> with_kept = kept_of_forward(p, options);
+  if (!with_kept.empty()) with_kept.insert(with_kept.begin(), arrays.outputs.begin(), arrays.outputs.end());
+  const std::vector<SlowArray>&inputs = arrays.inputs, &outputs = with_kept.empty() ? arrays.outputs : with_kept;
+  require_shapes(p, arrays, inputs, all);
+  require_shapes(p, arrays, outputs, all);
   for (const SlowArray a : outputs)
     if (all[a].read_only)
       throw InvalidProblem(
@@ -84,7 +113,7 @@ Tensors checked(const plan::Plan& plan, const Tensors& tensors, const RunOptions
 }  // namespace
 
 void require_shapes(const Problem& p, const std::vector<SlowArray>& arrays, const Tensors& tensors) {
-  require_shapes(Shapes(p), arrays, tensors);
+  require_shapes(p, Shapes(p), arrays, tensors);
 }
 
 Tensors tensors_of(const Inputs& in, const Outputs& out) {
@@ -187,7 +216,7 @@ RunMemory memory_of_run(const plan::Plan& plan, const Tensors& tensors, const Ru
 
 Measured run(const plan::Plan& plan, const Tensors& tensors, const RunOptions& options, RunMemo& memo) {
   const Backend& backend = backend_of(options);
-  const Tensors mine = checked(plan, tensors, options);
+  const Tensors mine = checked(plan, tensors, options, memo.arrays(plan.problem));
   backend.require(plan.problem, mine, options);
   return backend.run(plan, mine, options, memo.of(backend));
 }

@@ -1,4 +1,5 @@
 #pragma once
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <concepts>
@@ -151,14 +152,45 @@ struct ScoresOutputs {
   Tensor s;
 };
 
-/// The tensors of any operation, by the array that they hold. docs/notation.md lists the arrays.
+/// The tensors of any operation, by the array that they hold. docs/notation.md lists the arrays. To copy them takes the
+/// time of those that were named: an operation has few of all arrays.
 class Tensors {
  public:
-  Tensor& operator[](SlowArray a) { return list_[index_of(a)]; }
-  const Tensor& operator[](SlowArray a) const { return list_[index_of(a)]; }
+  Tensors() {}
+  Tensors(const Tensors& other) : place_(other.place_), size_(other.size_) {
+    std::copy_n(other.list_.begin(), size_, list_.begin());
+  }
+  Tensors& operator=(const Tensors& other) {
+    if (this == &other) return *this;
+    place_ = other.place_;
+    size_ = other.size_;
+    std::copy_n(other.list_.begin(), size_, list_.begin());
+    return *this;
+  }
+  ~Tensors() = default;
+
+  Tensor& operator[](SlowArray a) {
+    std::uint8_t& place = place_[index_of(a)];
+    if (place == 0) {
+      list_[size_] = kNone;
+      place = ++size_;
+    }
+    return list_[place - 1U];
+  }
+  const Tensor& operator[](SlowArray a) const {
+    const std::uint8_t place = place_[index_of(a)];
+    return place == 0 ? kNone : list_[place - 1U];
+  }
 
  private:
-  std::array<Tensor, kSlowArrays> list_;
+  static constexpr Tensor kNone{};
+  static_assert(kSlowArrays < 256);
+
+  std::array<std::uint8_t, kSlowArrays> place_{};  ///< in `list_`, from 1 on; 0: it was not named
+  std::uint8_t size_ = 0;
+  union {
+    std::array<Tensor, kSlowArrays> list_;  ///< those behind `size_` are not even cleared
+  };
 };
 
 /// Inputs and outputs in one list.

@@ -13,18 +13,25 @@ typename S::Tiling tiling_of(const plan::Tiling& t) {
   return schedule::tiling_from<typename S::Tiling>(t);
 }
 
-/// The schedule text S on a machine, once for each instance: the outermost loop.
-template <class S, class M>
-void run_instances(M& m, const plan::Instances& x, const plan::Tiling& t) {
-  const auto tiling = tiling_of<schedule::Masked<S>>(t);
-  const auto run = [&](auto& w, index_t instance) {
-    schedule::Masked<S>::run(w, typename S::Operands(x.sizes, x.scale, instance), tiling);
-  };
-  const schedule::Sharing sharing(x.sizes.modifiers, x.count);
-  m.each(sharing.items, [&](auto& w, index_t item) {
-    for (index_t k = 0; k < sharing.each; ++k) run(w, sharing.instance(item, k));
-  });
-}
+/// The schedule text S, which runs once for each instance: the outermost loop.
+template <class S>
+class PreparedText final : public plan::Prepared {
+ public:
+  PreparedText(const plan::Instances& x, const plan::Tiling& t)
+      : tiling_(tiling_of<Text>(t)), loops_(x.sizes, tiling_), scale_(x.scale), sharing_(x.sizes.modifiers, x.count) {}
+  void run(machine::Any& m) const override {
+    m.each(sharing_.items, [&](auto& w, index_t item) {
+      for (index_t k = 0; k < sharing_.each; ++k) Text::run(w, loops_, scale_, sharing_.instance(item, k), tiling_);
+    });
+  }
+
+ private:
+  using Text = schedule::Masked<S>;
+  typename Text::Tiling tiling_;
+  typename Text::Loops loops_;
+  double scale_;
+  schedule::Sharing sharing_;
+};
 
 template <class Text>
 constexpr auto decided_costs() -> decltype(plan::Schedule::decided) {
@@ -82,7 +89,9 @@ plan::Schedule describe() {
               list.push_back(laid_out(taken, m));
             return list;
           },
-      .run = detail::run_instances<Text, machine::Any>,
+      .prepare = [](const plan::Instances& x, const Tiling& t) -> std::unique_ptr<const plan::Prepared> {
+        return std::make_unique<detail::PreparedText<Text>>(x, t);
+      },
       .decided = detail::decided_costs<Text>(),
   };
 }

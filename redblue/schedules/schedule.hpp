@@ -31,6 +31,17 @@ struct Instances {
   index_t count = 1;
 };
 
+/// A schedule on some instances with its tiles: what all instances share is made once, for any number of runs. Any
+/// number of threads may run it at once.
+struct Prepared {
+  Prepared() = default;
+  Prepared(const Prepared&) = delete;
+  Prepared& operator=(const Prepared&) = delete;
+  virtual ~Prepared() = default;
+  /// Runs all instances, as an outermost loop of independent rounds.
+  virtual void run(machine::Any& m) const = 0;
+};
+
 /// A schedule as a value: all that is known of it, and how to run it on any machine. describe<S>() of
 /// redblue/schedules/describe.hpp makes one of a schedule text S. Everything that takes a Tiling throws InvalidProblem
 /// where a name in it is none of this schedule's tile sizes.
@@ -65,12 +76,13 @@ struct Schedule {
   /// batches, as io is.
   IndexWords (*index)(const Sizes&, const Tiling&);
   std::vector<Workspace> (*workspace)(const Sizes&, const Tiling&);
-  /// Runs all instances, as an outermost loop of independent rounds.
-  void (*run)(machine::Any&, const Instances&, const Tiling&);
+  std::unique_ptr<const Prepared> (*prepare)(const Instances&, const Tiling&);
   /// The costs of a run that decided this (language/machine.hpp); those above are then the most that any data cost: io
   /// and macs where every decision is the worst, footprint of any. Null: it asks for no decision.
   schedule::Costs (*decided)(const Sizes&, const Tiling&, const Decisions&) = nullptr;
 
+  /// One run of what prepare() makes.
+  void run(machine::Any& m, const Instances& x, const Tiling& t) const { prepare(x, t)->run(m); }
   /// decided(), or what it costs whatever the data.
   schedule::Costs costs(const Sizes& x, const Tiling& t, const Decisions& decisions) const {
     return decided != nullptr ? decided(x, t, decisions) : schedule::Costs{io(x, t), footprint(x, t), macs(x, t)};

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "redblue/machines/any.hpp"
 #include "redblue/machines/passing.hpp"
 #include "redblue/machines/ram/sizing.hpp"
 #include "redblue/planner/planner.hpp"

@@ -44,7 +44,15 @@ class alignas(64) Arena {
   /// Takes memory from the system as it is needed, by the thread that will use it.
   explicit Arena(index_t M) : tiles_(M, sizeof(T)) {}
   /// Has this memory and takes no other.
-  Arena(index_t M, const ArenaMemory<T>& memory) : tiles_(M, sizeof(T)), given_(true), memory_(memory) {}
+  Arena(index_t M, const ArenaMemory<T>& memory) : Arena(M) { begin(M, memory); }
+  /// As a new one, which has this memory and takes no other.
+  void begin(index_t M, const ArenaMemory<T>& memory) {
+    tiles_.begin(M);
+    elsewhere_.clear();
+    words_ = {};
+    given_ = true;
+    memory_ = memory;
+  }
 
   index_t used() const { return tiles_.used(); }  ///< words of the tiles that are open
   index_t most_skipped() const { return tiles_.most_skipped(); }

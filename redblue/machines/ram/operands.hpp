@@ -1,6 +1,7 @@
 #pragma once
 #include <bit>
 #include <cstdint>
+#include <new>
 
 #include "redblue/machines/ram/routes.hpp"
 #include "redblue/machines/ram/slow_side.hpp"
@@ -63,7 +64,8 @@ Views<T> operands(const K& k, std::span<const Arg> args, std::size_t from, Arena
   if constexpr (kernel::Kernel<K>) static_assert(kernel::arity<K> <= kMaxArgs);
   Views<T> views(args.size());
   for_routes(k, args, from, implementations, slow, [&](std::size_t i, Route route) {
-    views.list[i] = operand(args[i], i, route, kernel::access_of(k, i), arena, slow, implementations);
+    // Made in its place: a copy would wait for the words that were just written.
+    new (&views.list[i]) View<T>(operand(args[i], i, route, kernel::access_of(k, i), arena, slow, implementations));
   });
   return views;
 }

@@ -44,6 +44,9 @@ class Ram : public MachineFace<Ram<T, Slow>> {
       std::span<const ArenaMemory<T>> arenas)
       : Ram(&team, M, std::move(slow), implementations, arenas) {}
 
+  /// The workers of these states, which outlive it.
+  explicit Ram(WorkerStates<T, Slow>& states) : Ram(states, {}, {states.slow.front(), *states.implementations}) {}
+
   int workers() const { return static_cast<int>(states_->arenas.size()); }
   int worker() const { return at_.index; }
 
@@ -144,7 +147,7 @@ class Ram : public MachineFace<Ram<T, Slow>> {
   Ram(Workers& states, Team::Worker at, const Slow& slow)
       : states_(&states), at_(at), arena_(states.arena_of(at)), slow_(slow) {}
 
-  const kernel::Implementations<T>& implementations() const { return states_->implementations; }
+  const kernel::Implementations<T>& implementations() const { return *states_->implementations; }
   /// A block of bf16 words, where implementations multiply pairs of them: each pair as one word, if all lie where words
   /// may.
   std::optional<View<const T>> pairs_of(const Block& b) const {

@@ -21,6 +21,12 @@ class TileStack {
   /// `word_bytes`: what a word of a tile takes.
   TileStack(index_t M, std::size_t word_bytes) : M_(M), line_(static_cast<index_t>(kLineBytes / word_bytes)) {}
 
+  /// As a new one, in the memory of this list.
+  void begin(index_t M) {
+    M_ = M;
+    used_ = top_ = most_ = most_skipped_ = 0;
+    tiles_.clear();
+  }
   /// Throws CapacityError unless `more` further words fit.
   void require(index_t more) const {
     if (used_ + more > M_) redblue::detail::throw_capacity(used_ + more, M_);

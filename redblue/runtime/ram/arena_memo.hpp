@@ -1,17 +1,59 @@
 #pragma once
 #include <array>
 #include <atomic>
+#include <memory>
 #include <mutex>
 #include <set>
 #include <vector>
 
 #include "redblue/machines/ram/sizing.hpp"
+#include "redblue/planner/run_on.hpp"
+#include "redblue/planner/shapes.hpp"
 #include "redblue/problem/cores.hpp"
 #include "redblue/runtime/backend.hpp"
 #include "redblue/runtime/fewer_tiles.hpp"
 #include "redblue/runtime/ram/resources.hpp"
 
 namespace redblue {
+
+/// What the runs of a plan's chosen row need, whatever their tensors.
+class RowFacts {
+ public:
+  explicit RowFacts(const plan::Plan& plan)
+      : shapes(plan.problem),
+        inputs(shapes.inputs()),
+        outputs(shapes.outputs()),
+        workspace(plan.row().algorithm->workspace(shapes.sizes(), plan.row().tiling)),
+        plan_(plan) {
+    for (std::size_t i = 0; i < kSlowArrays; ++i) {
+      const auto a = static_cast<SlowArray>(i);
+      const auto has = [a](std::span<const SlowArray> list) { return std::ranges::find(list, a) != list.end(); };
+      if (has(plan::inputs_of(plan.problem.op)) || has(plan::outputs_of(plan.problem.op))) arrays.push_back(a);
+    }
+  }
+
+  const Shapes shapes;
+  const std::vector<SlowArray> inputs, outputs;
+  std::vector<SlowArray> arrays;  ///< all that the operation may read or write, in the order of SlowArray
+  const std::vector<Workspace> workspace;
+
+  /// The schedule, which the first run prepares.
+  const plan::Prepared& prepared() const {
+    std::call_once(once_, [&] {
+      const Problem& p = plan_.problem;
+      prepared_ =
+          plan_.row().algorithm->prepare({shapes.sizes(), p.scale_or_default(), p.instances()}, plan_.row().tiling);
+    });
+    return *prepared_;
+  }
+  /// Are they so few that a plan may keep them? There may be many sequences.
+  bool are_few() const { return shapes.sizes().sequences == nullptr; }
+
+ private:
+  const plan::Plan& plan_;
+  mutable std::once_flag once_;
+  mutable std::unique_ptr<const plan::Prepared> prepared_;
+};
 
 /// What the arena of a worker takes for a plan, and for the forward plan before it, remembered from run to run: to find
 /// out takes a walk through the operations. Any number of threads may use it at once.
@@ -21,11 +63,24 @@ class ArenaMemo : public Backend::Memo {
   index_t bytes() const { return bytes_; }
   void remember(index_t bytes) { bytes_ = bytes; }
 
-  /// The words of the chosen row, on arrays that lie like those of `slow`.
+  std::shared_ptr<const RowFacts> facts(const plan::Plan& plan) {
+    {
+      const std::lock_guard lock(mutex_);
+      for (const auto& [known, facts] : facts_)
+        if (known == &plan) return facts;
+    }
+    auto made = std::make_shared<const RowFacts>(plan);
+    if (!made->are_few()) return made;
+    const std::lock_guard lock(mutex_);
+    return facts_.emplace_back(&plan, std::move(made)).second;
+  }
+
+  /// The words of the chosen row, of these facts, on arrays that lie like those of `slow`.
   template <class T>
-  machine::ArenaWords words(const plan::Plan& plan, const machine::SlowMemory& slow, bool bf16, Walk walk) {
+  machine::ArenaWords words(const plan::Plan& plan, const RowFacts& facts, const machine::SlowMemory& slow, bool bf16,
+                            Walk walk) {
     const kernel::Implementations<T>& implementations = implementations_for<T>(bf16);
-    const Key key{&plan, &implementations, kinds_of(slow), walk};
+    const Key key{&plan, &implementations, kinds_of(facts, slow), walk};
     {
       const std::lock_guard lock(mutex_);
       for (const auto& [known, words] : known_)
@@ -106,13 +161,8 @@ class ArenaMemo : public Backend::Memo {
     return walked(plan, x, memory, implementations);
   }
 
-  /// The properties of an array that decide whether it is staged.
-  struct Kind {
-    DType dtype;
-    bool uniform_rows, side_by_side;
-    bool operator==(const Kind&) const = default;
-  };
-  using Kinds = std::array<Kind, kSlowArrays>;
+  /// For each array, the properties that decide whether it is staged. The plan decides how workspace lies.
+  using Kinds = std::array<std::uint8_t, kSlowArrays>;
   struct Key {
     const plan::Plan* plan;
     const kernel::ImplementationTraits* implementations;
@@ -120,15 +170,20 @@ class ArenaMemo : public Backend::Memo {
     Walk walk;
     bool operator==(const Key&) const = default;
   };
-  static Kinds kinds_of(const machine::SlowMemory& slow) {
+  static Kinds kinds_of(const RowFacts& facts, const machine::SlowMemory& slow) {
     Kinds kinds{};
-    for (std::size_t a = 0; a < kSlowArrays; ++a)
-      kinds[a] = {slow[a].dtype, slow[a].uniform_rows(), slow[a].col_stride == 1};
+    for (const auto* list : {&facts.inputs, &facts.outputs})
+      for (const SlowArray array : *list) {
+        const machine::Storage& s = slow[index_of(array)];
+        kinds[index_of(array)] = static_cast<std::uint8_t>(4 * static_cast<int>(s.dtype) + (s.uniform_rows() ? 2 : 0) +
+                                                           (s.col_stride == 1 ? 1 : 0));
+      }
     return kinds;
   }
 
   std::atomic<index_t> bytes_ = 0;
   std::mutex mutex_;
+  std::vector<std::pair<const plan::Plan*, std::shared_ptr<const RowFacts>>> facts_;
   std::vector<std::pair<Key, machine::ArenaWords>> known_;
 };
 

@@ -59,13 +59,13 @@ struct Effort {
   Walk walk;
 };
 
-/// Takes from `stack` all that a run takes beside inputs and outputs, and calls execute(plan, resources, converted,
-/// reordered) where something is to be run: for the forward pass, if one comes first, and for the chosen row, if there
-/// is one. To learn the size only, pass a stack without memory. Returns whether that was all: false if it stopped at
-/// `effort.enough`.
+/// Takes from `stack` all that a run takes beside inputs and outputs, and calls execute(plan, facts, resources,
+/// converted, reordered) where something is to be run: for the forward pass, if one comes first, and for the chosen
+/// row, if there is one. To learn the size only, pass a stack without memory. Returns whether that was all: false if it
+/// stopped at `effort.enough`.
 template <class T, class Execute>
 bool lay_out(const plan::Plan& plan, Tensors tensors, const RunOptions& options, const Effort& effort, Stack& stack,
-             ArenaMemo& memo, const Execute& execute) {
+             ArenaMemo& memo, Scratch<T>& scratch, const Execute& execute) {
   const Problem& p = plan.problem;
   const auto own = [&](const std::array<index_t, 4>& shape, std::string_view what) {
     return Tensor(stack.take<T>(Words(shape[0]) * shape[1] * shape[2] * shape[3], what), kDTypeOf<T>, shape);
@@ -74,38 +74,39 @@ bool lay_out(const plan::Plan& plan, Tensors tensors, const RunOptions& options,
   if (p.forward_first()) {
     const Problem f = p.forward();
     for (const SlowArray a : {SlowArray::O, SlowArray::lse})
-      if (const Tensor kept = tensors[a]; !is_given(kept) || kept.dtype != kDTypeOf<T>) {
+      if (const Tensor kept = std::as_const(tensors)[a]; !is_given(kept) || kept.dtype != kDTypeOf<T>) {
         tensors[a] = own(shape_of(f, a), a == SlowArray::O ? "the output of the forward pass" : "lse");
         if (is_given(kept)) converted.add(tensors[a], kept);
       }
     if (plan.forward) {
       const Words used = stack.used();
-      if (!lay_out<T>(*plan.forward, tensors, options, effort, stack, memo, execute)) return false;
+      if (!lay_out<T>(*plan.forward, tensors, options, effort, stack, memo, scratch, execute)) return false;
       stack.release(used);
     }
   }
   if (plan.rows.empty()) return true;
 
   const plan::Row& row = plan.row();
-  Resources<T> with;
+  const std::shared_ptr<const RowFacts> kept_facts = memo.facts(plan);
+  const RowFacts& facts = *kept_facts;
+  Resources<T> with{scratch};
   with.pool = options.pool == nullptr ? &default_pool() : options.pool;
   const int workers = workers_of(plan, options.threads, *with.pool);
   with.bf16 = options.compute == DType::bf16;
-  with.slow.resize(1);
+  static const machine::SlowMemory kNone;
+  with.slow().assign(1, kNone);
   const auto place = [&](SlowArray a, const Tensor& t, bool writable) {
     const bool grouped = t.shape[1] != p.instances() / p.batch;
-    with.slow.front()[index_of(a)] = is_of_modifiers(a)
-                                         ? storage_of_modifier(t, p, writable)
-                                         : storage_of(t, p.instances() / p.batch, grouped ? p.group() : 1, writable);
+    with.slow().front()[index_of(a)] = is_of_modifiers(a)
+                                           ? storage_of_modifier(t, p, writable)
+                                           : storage_of(t, p.instances() / p.batch, grouped ? p.group() : 1, writable);
   };
   if (p.sources == Sources::self) tensors[SlowArray::A2] = tensors[SlowArray::A1];
   if (p.sources != Sources::distinct) tensors[SlowArray::A3] = tensors[SlowArray::A2];
-  const Shapes shapes(p);
-  const auto outputs = shapes.outputs();
-  Reordered reordered(p, shapes.sizes().sequences);
-  for (std::size_t i = 0; i < kSlowArrays; ++i) {
-    const auto a = static_cast<SlowArray>(i);
-    const Tensor& t = tensors[a];
+  const std::vector<SlowArray>& outputs = facts.outputs;
+  Reordered reordered(p, facts.shapes.sizes().sequences);
+  for (const SlowArray a : facts.arrays) {
+    const Tensor& t = std::as_const(tensors)[a];
     const bool moves = is_given(t) && reordered.moves(a);
     if (std::find(outputs.begin(), outputs.end(), a) == outputs.end()) {
       if (!is_given(t)) continue;
@@ -124,7 +125,7 @@ bool lay_out(const plan::Plan& plan, Tensors tensors, const RunOptions& options,
       reordered.scatter_later(a, copy, t);
       place(a, copy, true);
     } else if (!is_given(t)) {
-      place(a, own(shapes[a], "lse"), true);  // the caller does not ask for it
+      place(a, own(facts.shapes[a], "lse"), true);  // the caller does not ask for it
     } else if (t.dtype != kDTypeOf<T> &&
                (row.algorithm->traits.rewrites_outputs || a == SlowArray::lse || is_of_modifiers(a))) {
       // Every schedule that reads lse back does so to compute with it.
@@ -135,24 +136,24 @@ bool lay_out(const plan::Plan& plan, Tensors tensors, const RunOptions& options,
       place(a, t, true);
     }
   }
-  const auto workspace = row.algorithm->workspace(shapes.sizes(), row.tiling);
   // A workspace for each instance under way.
-  const index_t sets = workspace.empty() ? 1 : std::min<index_t>(workers, p.instances());
-  for (index_t more = 1; more < sets; ++more) with.slow.push_back(with.slow.front());
-  for (const Workspace& m : workspace)
-    for (machine::SlowMemory& set : with.slow)
+  const index_t sets = facts.workspace.empty() ? 1 : std::min<index_t>(workers, p.instances());
+  for (index_t more = 1; more < sets; ++more) with.slow().push_back(with.slow().front());
+  for (const Workspace& m : facts.workspace)
+    for (machine::SlowMemory& set : with.slow())
       set[index_of(m.array)] = machine::Storage::matrix(
           stack.take<T>(m.words(), "workspace", redblue::name_of(m.array)), {m.shape.rows, m.row_stride});
   with.words = row.footprint.to_index();
   if (stack.bytes() > effort.enough) return false;
-  const machine::ArenaWords words = memo.words<T>(plan, with.slow.front(), with.bf16, effort.walk);
-  with.arenas.resize(static_cast<std::size_t>(workers));
-  for (machine::ArenaMemory<T>& arena : with.arenas) {
+  const machine::ArenaWords words = memo.words<T>(plan, facts, with.slow().front(), with.bf16, effort.walk);
+  scratch.arenas.resize(static_cast<std::size_t>(workers));
+  for (machine::ArenaMemory<T>& arena : scratch.arenas) {
+    arena = {};
     arena.tiles = stack.take_span<T>(words.tiles, "fast memory");
     for (std::size_t i = 0; i < words.staging.size(); ++i)
-      arena.staging[i] = stack.take_span<T>(words.staging[i], "a staging buffer");
+      if (words.staging[i] > 0) arena.staging[i] = stack.take_span<T>(words.staging[i], "a staging buffer");
   }
-  execute(plan, with, converted, reordered);
+  execute(plan, facts, with, converted, reordered);
   return true;
 }
 
@@ -174,8 +175,9 @@ template <class T>
 Need need_of(const plan::Plan& plan, const Tensors& tensors, const RunOptions& options, ArenaMemo& memo,
              Walk walk = Walk::whole) {
   Stack stack;
+  Scratch<T> scratch;
   const Effort effort{std::max(physical_memory(), Words(options.memory.size())), walk};
-  const bool all = lay_out<T>(plan, tensors, options, effort, stack, memo, [](const auto&...) {});
+  const bool all = lay_out<T>(plan, tensors, options, effort, stack, memo, scratch, [](const auto&...) {});
   return {stack.bytes(), stack.largest(), all};
 }
 
@@ -196,41 +198,48 @@ std::unique_ptr<std::byte[]> allocate(const Need& need) {
   }
 }
 
+/// To what was measured, that of another part of the same run.
+void add_part(Measured& all, const Measured& m) {
+  all.io = all.io + m.io;
+  all.peak = std::max(all.peak, m.peak);
+  all.flops += m.flops;
+  all.staging_words = std::max(all.staging_words, m.staging_words);
+  all.padding_words = std::max(all.padding_words, m.padding_words);
+  all.decisions += m.decisions;
+  all.kernels = m.kernels;
+  all.threads = std::max(all.threads, m.threads);
+  all.most_per_thread += m.most_per_thread;
+}
+
 /// Runs in this memory, and adds up what is measured. Returns false where the schedule takes more than these bytes of
 /// it: then it has not begun.
 template <class T>
 bool run_in_memory(const plan::Plan& plan, const Tensors& tensors, const RunOptions& options, ArenaMemo& memo,
-                   std::span<std::byte> memory, Words bytes, Measured& all) {
+                   Scratch<T>& scratch, std::span<std::byte> memory, Words bytes, Measured& all) {
   Stack stack(memory);
   bool fits = true;
-  const auto execute = [&](const plan::Plan& part, Resources<T>& with, const Converted& converted,
-                           const Reordered& reordered) {
+  const auto execute = [&](const plan::Plan& part, const RowFacts& facts, Resources<T>& with,
+                           const Converted& converted, const Reordered& reordered) {
     fits = fits && stack.bytes() <= bytes;
     if (!fits) return;
     std::optional<ProgressReport> report;
     if (options.progress) {
-      report.emplace(options.progress, static_cast<int>(with.arenas.size()), all.io.total(), plan.io().total());
+      report.emplace(options.progress, static_cast<int>(scratch.arenas.size()), all.io.total(), plan.io().total());
       with.report = std::ref(*report);
     }
     ThreadPool& pool = *with.pool;
-    const auto workers = static_cast<int>(with.arenas.size());
+    const auto workers = static_cast<int>(scratch.arenas.size());
     reordered.gather(pool, workers);
-    const Measured m = run_row<T>(part, std::move(with));
+    if (const bool first = all.kernels.empty(); first)
+      all = run_row<T>(part, facts.prepared(), with);
+    else
+      add_part(all, run_row<T>(part, facts.prepared(), with));
     reordered.scatter<T>(pool, workers);
     converted.finish<T>(pool, workers);
-    all.io = all.io + m.io;
-    all.peak = std::max(all.peak, m.peak);
-    all.flops += m.flops;
-    all.staging_words = std::max(all.staging_words, m.staging_words);
-    all.padding_words = std::max(all.padding_words, m.padding_words);
     all.converted_words += converted.words();
-    all.decisions += m.decisions;
-    all.kernels = m.kernels;
-    all.threads = std::max(all.threads, m.threads);
-    all.most_per_thread += m.most_per_thread;
     if (options.progress) options.progress(all.io.total().to_double() / plan.io().total().to_double());
   };
-  fits = lay_out<T>(plan, tensors, options, {bytes, Walk::whole}, stack, memo, execute) && fits;
+  fits = lay_out<T>(plan, tensors, options, {bytes, Walk::whole}, stack, memo, scratch, execute) && fits;
   all.bytes = stack.bytes();
   return fits;
 }
@@ -238,12 +247,13 @@ bool run_in_memory(const plan::Plan& plan, const Tensors& tensors, const RunOpti
 template <class T>
 Measured run_in(const plan::Plan& plan, const Tensors& tensors, const RunOptions& options, ArenaMemo& memo) {
   Measured all;
+  ScratchOfThread<T> of_thread;
+  Scratch<T>& scratch = *of_thread;
   // What was enough for runs before it is enough for most runs. Whether it is, is seen when this one is laid out.
   const index_t enough = memo.bytes();
   if (enough > 0 && plan.forward == nullptr && options.memory.data() == nullptr && !plan.options.cap) {
-    const auto size = static_cast<std::size_t>(enough);
-    const std::unique_ptr<std::byte[]> own(new (std::nothrow) std::byte[size]);
-    if (own != nullptr && run_in_memory<T>(plan, tensors, options, memo, {own.get(), size}, enough, all)) return all;
+    const std::span<std::byte> memory = scratch.bytes(static_cast<std::size_t>(enough));
+    if (!memory.empty() && run_in_memory<T>(plan, tensors, options, memo, scratch, memory, enough, all)) return all;
   }
   const Need need = need_of<T>(plan, tensors, options, memo);
   if (plan.options.cap && need.bytes > plan.options.cap->most)
@@ -261,7 +271,7 @@ Measured run_in(const plan::Plan& plan, const Tensors& tensors, const RunOptions
     throw MemoryError(fmt::format("{}, and the memory given is {}", need.account(), memory.size()), need.bytes,
                       memory.size());
   }
-  run_in_memory<T>(plan, tensors, options, memo, memory, need.bytes, all);
+  run_in_memory<T>(plan, tensors, options, memo, scratch, memory, need.bytes, all);
   return all;
 }
 

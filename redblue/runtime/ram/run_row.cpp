@@ -1,7 +1,7 @@
+#include "redblue/machines/any.hpp"
 #include "redblue/machines/counting.hpp"
 #include "redblue/machines/observed.hpp"
 #include "redblue/machines/ram/ram.hpp"
-#include "redblue/planner/run_on.hpp"
 #include "redblue/runtime/measured.hpp"
 #include "redblue/runtime/ram/resources.hpp"
 #include "redblue/threads/subnormals.hpp"
@@ -9,12 +9,13 @@
 namespace redblue {
 
 template <class T>
-Measured run_row(const plan::Plan& plan, Resources<T>&& with) {
+Measured run_row(const plan::Plan& plan, const plan::Prepared& prepared, const Resources<T>& with) {
   using Counted = machine::Counted<machine::Ram<T>>;
   const kernel::Implementations<T>& implementations = implementations_for<T>(with.bf16);
   Measured m;
   const auto main = [&](machine::Team& team) {
-    machine::Ram<T> ram(team, with.words, std::move(with.slow), implementations, with.arenas);
+    with.scratch.states.begin(team, with.words, implementations, with.scratch.arenas);
+    machine::Ram<T> ram(with.scratch.states);
     Counted counted(ram);
     typename machine::Observed<Counted>::Callback report;
     if (with.report)
@@ -24,20 +25,20 @@ Measured run_row(const plan::Plan& plan, Resources<T>&& with) {
       };
     machine::Observed observed(counted, report);
     machine::Any any(observed);
-    run_on(any, plan);
-    m = measured(counted);
+    prepared.run(any);
+    measure(counted, m);
     m.staging_words = ram.staging_words();
     m.padding_words = ram.padding_words();
     m.kernels = name_of(implementations.bf16 ? implementations.isa : without_bf16(best_isa()));
   };
   // Certificates of approximations are proved for arithmetic with subnormal numbers.
   const bool exact = plan.problem.method_kind() == MethodKind::exact;
-  machine::Team::run(*with.pool, static_cast<int>(with.arenas.size()), main,
+  machine::Team::run(*with.pool, static_cast<int>(with.scratch.arenas.size()), std::ref(main),
                      exact ? machine::Team::Subnormals::flushed : machine::Team::Subnormals::kept);
   return m;
 }
 
-template Measured run_row(const plan::Plan&, Resources<float>&&);
-template Measured run_row(const plan::Plan&, Resources<double>&&);
+template Measured run_row(const plan::Plan&, const plan::Prepared&, const Resources<float>&);
+template Measured run_row(const plan::Plan&, const plan::Prepared&, const Resources<double>&);
 
 }  // namespace redblue

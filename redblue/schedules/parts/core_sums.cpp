@@ -21,7 +21,8 @@ void for_gaps(index_t n, index_t first, const CoreList& cores, index_t Sizes::* 
 
 /// for_hidden() of each batch, for its first instance.
 void for_hidden_of_all(const Sizes& x, const CoreRules& rules, FunctionRef<void(const SlowMatrix&, Range)> f) {
-  for (index_t batch = 0; batch < batches_of(x); ++batch) for_hidden(x, rules, 0, batch, f);
+  if (is_plain(x)) return;
+  for (index_t batch = 0; batch < batches_of(x); ++batch) for_hidden(x, rules, cores_of(x, batch, rules.cut), 0, f);
 }
 
 /// The hidden pairs of one instance, or of one key-value head of all batches where these differ.
@@ -179,10 +180,9 @@ IndexWords index_of_cores(const Sizes& x, bool hides, FunctionRef<IndexWords(con
   return words;
 }
 
-void for_hidden(const Sizes& x, const CoreRules& rules, index_t instance, index_t batch,
+void for_hidden(const Sizes& x, const CoreRules& rules, const CoreList& cores, index_t instance,
                 FunctionRef<void(const SlowMatrix&, Range)> f) {
   if (is_plain(x) || x.accumulate) return;  // given outputs stay as they are
-  const CoreList cores = cores_of(x, batch, rules.cut);
   for (const SlowMatrix& m : rules.outputs(x, instance)) {
     if (!rules.writes(x, m.array)) continue;
     const auto fill = [&](Range rows) { f(m, rows); };
@@ -200,12 +200,11 @@ void for_hidden(const Sizes& x, const CoreRules& rules, index_t instance, index_
   }
 }
 
-void for_hidden_pairs(const Sizes& x, const CoreList& cores, FunctionRef<void(index_t, Range)> f) {
+void for_hidden_pairs(const Sizes& x, const Numbered& list, FunctionRef<void(index_t, Range)> f) {
   constexpr index_t kMost = 64;
   const auto some = [&](index_t row, Range keys) {
     for (index_t j = keys.begin; j < keys.end; j += kMost) f(row, {j, std::min(j + kMost, keys.end)});
   };
-  const Numbered list(cores);
   for (index_t i = 0; i < list.count(); ++i) {
     const Sizes core = list(i);
     const index_t key0 = core.key0 - x.key0;
@@ -219,7 +218,7 @@ void for_hidden_pairs(const Sizes& x, const CoreList& cores, FunctionRef<void(in
       some(row, {done, x.n_k});
     }
   }
-  for_gaps(x.n_q, x.row0, cores, &Sizes::row0, &Sizes::n_q, [&](Range rows) {
+  for_gaps(x.n_q, x.row0, list.cores(), &Sizes::row0, &Sizes::n_q, [&](Range rows) {
     for (index_t row = rows.begin; row < rows.end; ++row) some(row, {0, x.n_k});
   });
 }

@@ -63,11 +63,11 @@ Words macs_of_cores(const CoreList& cores, OfCore macs);
 /// index of blocks is read once, and stays.
 IndexWords index_of_cores(const Sizes& x, bool hides, FunctionRef<IndexWords(const Sizes& part)> index);
 
-/// f(output, its rows) for what no core of a batch writes, of one instance.
-void for_hidden(const Sizes& x, const CoreRules& rules, index_t instance, index_t batch,
+/// f(output, its rows) for what no core of the batch writes, of one instance.
+void for_hidden(const Sizes& x, const CoreRules& rules, const CoreList& batch, index_t instance,
                 FunctionRef<void(const SlowMatrix& output, Range rows)> f);
 /// f(row, keys that it does not see) for every row of a matrix over all pairs, `cores` of which see each other; not
 /// many keys at a time, for a machine may hold them.
-void for_hidden_pairs(const Sizes& x, const CoreList& cores, FunctionRef<void(index_t row, Range keys)> f);
+void for_hidden_pairs(const Sizes& x, const Numbered& cores, FunctionRef<void(index_t row, Range keys)> f);
 
 }  // namespace redblue::schedule

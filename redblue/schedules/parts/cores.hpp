@@ -204,42 +204,70 @@ struct Masked : S {
     });
   }
 
+  /// What the loops go over: the same for all instances of a batch.
+  struct Loops {
+    Sizes shape;                     ///< the problem as they take it
+    bool plain;                      ///< is it its own one core?
+    std::vector<Numbered> of_batch;  ///< the cores of each batch
+
+    Loops(const Sizes& x, const Tiling& t) : shape(taken(x, t)), plain(is_plain(shape)) {
+      for (CoreList& one : cores_of_batches(shape, rules.cut)) of_batch.emplace_back(std::move(one));
+    }
+    const Numbered& cores(index_t instance) const {
+      return of_batch[static_cast<std::size_t>(batch_of(shape, instance))];
+    }
+  };
+
   template <Machine M>
-  static void run(M& m, const Operands& problem, const Tiling& t) {
-    const Operands x(taken(problem.shape, t), problem.scale, problem.instance());
-    const index_t instance = x.instance(), batch = batch_of(x.shape, instance);
+  static void run(M& m, const Loops& loops, double scale, index_t instance, const Tiling& t) {
+    const Operands x(loops.shape, scale, instance);
     begin_gradients_of_modifiers(m, x, instance);
-    run_cores(m, x, batch, t);
-    for_hidden(x.shape, rules, instance, batch, [&](const SlowMatrix& matrix, Range rows) {
+    if (loops.plain) {
+      run_core(m, x, t);
+    } else {
+      run_cores(m, x, loops.cores(instance), t);
+      write_hidden(m, x, loops.cores(instance));
+    }
+    end_gradients_of_modifiers(m, x, instance);
+  }
+  /// One instance alone.
+  template <Machine M>
+  static void run(M& m, const Operands& x, const Tiling& t) {
+    run(m, Loops(x.shape, t), x.scale, x.instance(), t);
+  }
+
+ private:
+  template <Machine M>
+  [[gnu::noinline]] static void run_core(M& m, const Operands& core, const Tiling& t) {
+    S::run(m, core, of(t, core.shape));
+  }
+  template <Machine M>
+  static void run_cores(M& m, const Operands& x, const Numbered& list, const Tiling& t) {
+    const auto slopes = m.load(
+        Block{.array = SlowArray::slopes, .instance = x.instance(), .shape = slopes_of_all(x.shape, list.cores())});
+    const auto run_one = [&](auto& w, index_t i) {
+      Operands core(list(i), x.scale, x.instance());
+      if constexpr (std::derived_from<Operands, ModifierOperands>) core.kept_slopes = slopes.arg();
+      run_core(w, core, t);
+    };
+    if (list.count() > 1 && cores_are_independent(x.shape.modifiers))
+      m.each(list.count(), run_one);
+    else
+      for (index_t i = 0; i < list.count(); ++i) run_one(m, i);
+  }
+  /// What no core writes.
+  template <Machine M>
+  static void write_hidden(M& m, const Operands& x, const Numbered& list) {
+    for_hidden(x.shape, rules, list.cores(), x.instance(), [&](const SlowMatrix& matrix, Range rows) {
       if (matrix.array == SlowArray::lse)
         no_keys(m, x, matrix, rows);
       else
         m.update(kernel::ZeroOver{}, matrix.rows(rows));
     });
     if constexpr (WritesPairs<Operands>)
-      if (!is_plain(x.shape))
-        for_hidden_pairs(x.shape, cores(x.shape, batch), [&](index_t row, Range keys) {
-          m.update(typename Operands::Hidden{}, x.pairs().block({row, row + 1}, keys));
-        });
-    end_gradients_of_modifiers(m, x, instance);
-  }
-
- private:
-  template <Machine M>
-  static void run_cores(M& m, const Operands& x, index_t batch, const Tiling& t) {
-    const CoreList own = cores(x.shape, batch);
-    const Numbered list(own);
-    const auto slopes =
-        m.load(Block{.array = SlowArray::slopes, .instance = x.instance(), .shape = slopes_of_all(x.shape, own)});
-    const auto run_core = [&](auto& w, index_t i) {
-      Operands core(list(i), x.scale, x.instance());
-      if constexpr (std::derived_from<Operands, ModifierOperands>) core.kept_slopes = slopes.arg();
-      S::run(w, core, of(t, core.shape));
-    };
-    if (list.count() > 1 && cores_are_independent(x.shape.modifiers))
-      m.each(list.count(), run_core);
-    else
-      for (index_t i = 0; i < list.count(); ++i) run_core(m, i);
+      for_hidden_pairs(x.shape, list, [&](index_t row, Range keys) {
+        m.update(typename Operands::Hidden{}, x.pairs().block({row, row + 1}, keys));
+      });
   }
   /// lse of rows that see no key: that of their sinks.
   template <Machine M>
