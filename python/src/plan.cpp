@@ -66,6 +66,8 @@ plan::Options options_of(const Wanted& w, const Problem& p) {
   return o;
 }
 
+RunHere here(const Wanted& w) { return {w.compute, w.tensors, w.threads, {}, true}; }
+
 }  // namespace
 
 std::shared_ptr<NamedPlan> plan_for(const Problem& p, const Wanted& wanted) {
@@ -87,19 +89,12 @@ std::shared_ptr<NamedPlan> plan_for(const Problem& p, const Wanted& wanted) {
     run.pool = &pool_of(wanted.threads);
     o.cap = memory_cap(*wanted.max_workspace, tensors, run);
   }
-  made->plan = wanted.M || wanted.memory ? plan::make_plan(p, o)
-                                         : make_plan_here(p, o, {wanted.compute, wanted.tensors, wanted.threads, {}});
+  made->plan = wanted.M || wanted.memory ? plan::make_plan(p, o) : make_plan_here(p, o, here(wanted));
   if (!p.patterns.empty()) made->plan.sizes();  // made now, in the order chosen, and kept: no run makes it
   made->runs.by_schedule = &runs_by(made->plan.row().schedule);
   count_plan(std::chrono::duration<double>(Clock::now() - start).count());
   return made;
 }
-
-namespace {
-
-RunHere here(const Wanted& w) { return {w.compute, w.tensors, w.threads, {}}; }
-
-}  // namespace
 
 std::shared_ptr<NamedPlan> with_table(const std::shared_ptr<NamedPlan>& p, std::optional<index_t> seed) {
   const Wanted& w = p->wanted;

@@ -9,8 +9,9 @@ namespace redblue {
 struct RunHere {
   DType compute = DType::f32;
   DType tensors = DType::f32;
-  int threads = 0;              ///< 0: those of default_pool()
+  int threads = 0;              ///< 0: as many of those of default_pool() as the work is worth
   std::string hardware_file{};  ///< empty: this_machine()
+  bool at_most = false;         ///< as many of `threads` as the work is worth, as a run takes them from a pool of them
 };
 
 /// The plan of least time for the machine at hand, or for that of the file. Throws what make_fastest_plan throws, and

@@ -9,6 +9,8 @@
 #include "redblue/language/error.hpp"
 #include "redblue/masks/patterns.hpp"
 #include "redblue/planner/classes.hpp"
+#include "redblue/planner/plan_here.hpp"
+#include "redblue/threads/worth.hpp"
 #include "support/cases.hpp"
 #include "support/generators.hpp"
 #include "support/many_cases.hpp"
@@ -235,6 +237,28 @@ TEST(Recipes, LetGoOfTheOneThatWasNotUsedForLongest) {
   Recipes recipes(2);
   for (const index_t n : {8, 9, 8, 10}) recipes.plan(of(n, n), {}, time);
   EXPECT_EQ(recipes.size(), 2);
+}
+
+/// A run takes no more threads of a pool than its work is worth, and its plan is made for those.
+TEST(PlanHere, IsForTheThreadsThatTheRunTakes) {
+  const auto plan = [](const Problem& p, int threads, bool at_most) {
+    const RunHere run{.threads = threads, .hardware_file = in_sources("/tests/data/hardware.json"), .at_most = at_most};
+    return make_plan_here(p, {}, run);
+  };
+  for (const Operation op : {Operation::forward, Operation::backward})
+    for (const index_t n : {16, 64, 100, 130, 500}) {
+      Problem p = of(n, n, 1);
+      p.op = op;
+      const plan::Plan some = plan(p, 8, true);
+      const int worth = threads::worth(some.row().flops, 8);
+      SCOPED_TRACE(text_of(some.row()) + " " + std::to_string(worth));
+      const plan::Plan exactly = plan(p, worth, false);
+      EXPECT_EQ(some.row().schedule, exactly.row().schedule);
+      EXPECT_EQ(some.row().tiling, exactly.row().tiling);
+      EXPECT_EQ(some.reason, exactly.reason);
+    }
+  EXPECT_EQ(threads::worth(0, 8), 1);
+  EXPECT_EQ(threads::worth(10'000'000'000, 8), 8);
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include "redblue/runtime/backend.hpp"
 #include "redblue/runtime/fewer_tiles.hpp"
 #include "redblue/runtime/ram/resources.hpp"
+#include "redblue/runtime/ram/shared_loops.hpp"
 
 namespace redblue {
 
@@ -46,12 +47,19 @@ class RowFacts {
     });
     return *prepared_;
   }
+  /// The work that several threads can share.
+  Words shared_flops() const {
+    const plan::Prepared& schedule = prepared();
+    std::call_once(walked_, [&] { shared_flops_ = redblue::shared_flops(schedule); });
+    return shared_flops_;
+  }
   /// Are they so few that a plan may keep them? There may be many sequences.
   bool are_few() const { return shapes.sizes().sequences == nullptr; }
 
  private:
   const plan::Plan& plan_;
-  mutable std::once_flag once_;
+  mutable std::once_flag once_, walked_;
+  mutable Words shared_flops_;
   mutable std::unique_ptr<const plan::Prepared> prepared_;
 };
 

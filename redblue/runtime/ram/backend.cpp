@@ -17,18 +17,18 @@
 #include "redblue/runtime/ram/resources.hpp"
 #include "redblue/runtime/ram/stack.hpp"
 #include "redblue/runtime/storage_of.hpp"
+#include "redblue/threads/worth.hpp"
 
 namespace redblue {
 
 namespace {
 
 /// How many of the pool's threads a run takes.
-int workers_of(const plan::Plan& plan, int threads, const ThreadPool& pool) {
+int workers_of(const plan::Plan& plan, const RowFacts& facts, int threads, const ThreadPool& pool) {
   if (threads < 0) throw InvalidProblem(fmt::format("threads = {}: give a number from 1 on, or 0 for all", threads));
   if (threads > 0) return std::min(threads, pool.size());
-  // To wake a thread that sleeps takes about 10 us, in which one that is awake does this much at 200 GFLOP/s.
-  constexpr index_t kFlopsPerThread = 2'000'000;
-  return static_cast<int>(std::clamp(plan.row().flops / kFlopsPerThread, Words(1), Words(pool.size())).to_index());
+  const int worth = threads::worth(plan.row().flops, pool.size());
+  return worth == 1 || threads::worth(facts.shared_flops(), worth) > 1 ? worth : 1;
 }
 
 /// Adds up what the workers have moved, and tells the caller how far the run is, from one thread at a time.
@@ -91,7 +91,7 @@ bool lay_out(const plan::Plan& plan, Tensors tensors, const RunOptions& options,
   const RowFacts& facts = *kept_facts;
   Resources<T> with{scratch};
   with.pool = options.pool == nullptr ? &default_pool() : options.pool;
-  const int workers = workers_of(plan, options.threads, *with.pool);
+  const int workers = workers_of(plan, facts, options.threads, *with.pool);
   with.bf16 = options.compute == DType::bf16;
   static const machine::SlowMemory kNone;
   with.slow().assign(1, kNone);
