@@ -4,12 +4,13 @@ steps of such a call, as docs/calls.md has them.
 python bench/small_calls.py       # microseconds: the least of 200 means of 100 calls, taken in turn. Tensors where torch is installed
 """
 
+import functools
 import time
 
 import numpy as np
 
 import redblue
-from redblue import _arrays, _attention, _calls
+from redblue import _arrays, _attention, _core
 
 CALLS, ROUNDS = 100, 200
 MORE_HEADS = 8
@@ -40,11 +41,10 @@ def runs_of(q):
     runs = []
     for heads in (1, 1 + MORE_HEADS):
         x = q.repeat(heads, 1) if isinstance(q, np.ndarray) else q.repeat(1, heads, 1, 1)
-        redblue.attention(x, x, x, threads=1)
-        call = _calls.call_as_given(_calls.key_as_given(x, x, x, False, {"threads": 1}))
-        o = family.empty(x, call.o_shape, call.type)
+        o = redblue.attention(x, x, x, threads=1)
+        plan, seed = _core.last_plan()
         arrays = (*map(family.native, (x, x, x, o)), *(None,) * 12)
-        runs.append(lambda call=call, arrays=arrays: family.run(call.plan, arrays, call.tokens_first, 0))
+        runs.append(lambda plan=plan, arrays=arrays, seed=seed: family.run(plan, arrays, False, seed))
     return runs
 
 
@@ -53,16 +53,10 @@ def steps_of(q, *, tensors):
     family = _arrays.family_of(q, q, q)[0]
     one, more = runs_of(q)
     options = {} if tensors else {"threads": 1}
-    redblue.attention(q, q, q, **options)
-    key = _calls.key_as_given(q, q, q, False, options)
-    call = _calls.call_as_given(key)
     steps = {
         "whole": lambda: redblue.attention(q, q, q, **options),
         "forward": lambda: _attention.forward(q, q, q, None, False, options),
-        "which kind of arrays they are": lambda: _arrays.family_of(q, q, q),
-        "key of sizes, types and options": lambda: _calls.key_as_given(q, q, q, False, options),
-        "plan of that key": lambda: _calls.call_as_given(key),
-        "memory for the output": lambda: family.empty(q, call.o_shape, call.type, "q"),
+        "memory for the output": family.maker(tuple(q.shape), "f32") or functools.partial(family.empty_like, q),
         "run, in the library": one,
         "more": more,
     }
@@ -100,10 +94,10 @@ def column(q, *, tensors):
     return {
         "which function it is for, autocast and the like": max(0.0, whole - forward - of_torch),
         "what torch must know of the call": of_torch,
+        "types, sizes and options read, and the plan of them found": forward - sum(us.values()) - run,
         **us,
         "run, in the library: around the heads": run - head,
         "run, in the library: the head": head,
-        "calls between these, the tuple of arrays": forward - sum(us.values()) - run,
         "all": whole,
     }
 

@@ -7,6 +7,11 @@ A family has
     is_dense(x)           do the features of a row lie side by side?
     dense(x)              x, or a copy whose features do
     empty(x, shape, type, name)  a new array like x, and where x is, of this shape and type; the name of x is for errors
+    maker(shape, type)    a function without arguments that makes a new array, or None: then empty, or empty_like where an input
+                          has its shape and type and lies in order
+    empty_like(x)         a new array of the shape, type and order of x
+    written(x, shape)     what is written of an output that the caller gives, and that must have this shape
+    written_by_core(x, shape)  the same, as the core takes it
     zeros(x)              a new array of zeros of the shape and type of x
     filled(x, shape, type, value)  as empty, with this value, or these, in it
     where(rows, x, y)     of arrays and a number y: x where rows is true, else y
@@ -21,6 +26,7 @@ A family has
 
 from __future__ import annotations
 
+import functools
 import operator
 import sys
 from collections.abc import Callable
@@ -28,6 +34,7 @@ from typing import Any
 
 import numpy as np
 
+from . import _core
 from ._errors import InvalidProblem, type_error
 
 _NAMES = {np.dtype(np.float64): "f64", np.dtype(np.float32): "f32", np.dtype(np.float16): "f16", np.dtype(bool): "bool"}
@@ -43,14 +50,36 @@ def refuse_masked(x: Any, name: str) -> None:
         )
 
 
+def require_shape(name: str, x: Any, wanted: Any) -> None:
+    """Refuses an array that has another shape than `wanted`, but for sizes of 1 in front."""
+    shapes = [(1,) * (4 - len(shape)) + tuple(shape) for shape in (x.shape, wanted)]
+    if shapes[0] != shapes[1]:
+        raise InvalidProblem(f"{name} is {list(x.shape)}: give [{', '.join(map(str, wanted))}]")
+
+
 class InPlace:
     """What families have in common whose arrays are written in place."""
 
     empty: Callable[..., Any]
 
+    given: Callable[..., Any]
+    output: Callable[..., Any]
+
     @staticmethod
     def run(plan: Any, arrays: tuple, tokens_first: bool, seed: int) -> None:
         plan.run(arrays, tokens_first, seed, False)
+
+    @classmethod
+    def written(cls, x: Any, shape: Any, name: str = "out") -> Any:
+        """Its shape is judged first: then a tensor whose shape is refused keeps its version."""
+        require_shape(name, cls.given(x, name), shape)
+        return cls.output(x, name)
+
+    native: Callable[..., Any]
+
+    @classmethod
+    def written_by_core(cls, x: Any, shape: Any) -> Any:
+        return cls.native(cls.written(x, shape))
 
     @classmethod
     def filled(cls, x: Any, shape: tuple[int, ...], type: str, value: Any) -> Any:
@@ -98,6 +127,12 @@ class NumPy(InPlace):
     @staticmethod
     def empty(x: np.ndarray, shape: tuple[int, ...], type: str, name: str = "") -> np.ndarray:
         return np.empty(shape, _TYPES[type])
+
+    empty_like = staticmethod(np.empty_like)
+
+    @staticmethod
+    def maker(shape: tuple[int, ...], type: str) -> Callable[[], Any]:
+        return functools.partial(np.empty, shape, _TYPES[type])
 
     @staticmethod
     def zeros(x: np.ndarray) -> np.ndarray:
@@ -163,6 +198,9 @@ def _imported(x: Any, name: str) -> np.ndarray:
         if array.dtype == object:
             raise TypeError(f"{name} is a {type(x).__name__} that does not give its elements by DLPack ({e}): copy it") from e
         return array
+
+
+_core.remember_types(np.ndarray, None)
 
 
 def is_tensor(x: Any) -> bool:

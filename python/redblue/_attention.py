@@ -12,14 +12,16 @@ import numpy as np
 
 import redblue  # whose attribute `torch` is imported where it is first used
 
-from . import _masks
-from ._arrays import family_of, is_tensor
-from ._calls import Call, call_as_given, call_for, key_as_given, remember
+from . import _calls, _masks
+from ._arrays import family_of, is_tensor, require_shape
+from ._calls import Call, call_for, key_as_given, remember
+from ._core import run_known
 from ._errors import InvalidProblem, Unsupported
 from ._lse import of_rows, rescaled
 from ._options import ARRAYS, NAMES, OPTIONS, Options
 from ._request import Request
 from ._settings import add_help, outputs, settings_of, unknown_options
+from ._threads import default_threads
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -150,7 +152,7 @@ def attention(q: Any, k: Any, v: Any, *, out: Any = None, return_lse: bool = Fal
 
     Source: Vaswani et al. 2017, arXiv 1706.03762; schedules: docs/schedules.md.
     """
-    if is_tensor(q):
+    if type(q) is not np.ndarray and is_tensor(q):
         return redblue.torch.of_tensors(q, k, v, out, return_lse, options)
     return forward(q, k, v, out, return_lse, options)
 
@@ -177,33 +179,34 @@ def require_exact(approximate: Optional[str], tolerance: Optional[float] = None)
             raise InvalidProblem(f"return_lse with {name} = {value}: approximations have no lse; leave return_lse out")
 
 
-_NO_OTHERS = (None,) * 11  # arrays that Request.arrays has behind lse
-
-
 def forward(q: Any, k: Any, v: Any, out: Any, return_lse: bool, options: Options) -> Any:
     """attention, of which torch records nothing."""
-    family, q, k, v = family_of(q, k, v)
-    key = key_as_given(q, k, v, return_lse, options)
-    call = call_as_given(key)
-    if call is None:
-        r = request_of(family, q, k, v, **options)
-        if return_lse:
-            require_exact(r.settings.approximate, r.tolerance)
-        if r.bias is not None:
-            r, _ = _masks.recognised("forward", r, options["bias"])
-        call = call_for("forward", family, r.q, r.k, r.v, r.settings, (return_lse,))
-        if r.seed == 0 and r.tolerance is None:
-            remember(key, call)
-        q, k, v = r.q, r.k, r.v
-    else:
-        r = None  # it came before: it is not empty, and has no modifiers
-    o = family.empty(q, call.o_shape, call.type, "q") if out is None else _output(family, out, "out", call.o_shape)
+    into = () if out is None else (out,)
+    found: Any = run_known(_calls._as_given, (q, k, v, return_lse), options, default_threads(), into)
+    if found is not None:
+        return found
+    family, *own = family_of(q, k, v)
+    if own[0] is not q:  # of a library whose arrays are read as NumPy's
+        found = run_known(_calls._as_given, (*own, return_lse), options, default_threads(), into)
+        if found is not None:
+            first, *others = found if return_lse else (found,)
+            first = family.finished(first) if out is None else out
+            return (first, *map(family.finished, others)) if return_lse else first
+    key = key_as_given((*own, return_lse), options)
+    r = request_of(family, *own, **options)
+    if return_lse:
+        require_exact(r.settings.approximate, r.tolerance)
+    if r.bias is not None:
+        r, _ = _masks.recognised("forward", r, options["bias"])
+    call = call_for("forward", family, r.q, r.k, r.v, r.settings, (return_lse,))
+    if r.seed == 0 and r.tolerance is None and _is_decided_by_sizes(r, options):
+        alike = call.o_shape == tuple(r.q.shape)
+        of_o = ("O", "Q", call.o_shape, call.type, alike)
+        remember(key, call, family, (of_o, ("lse", "Q", call.lse_shape, call.lse_type, False)) if return_lse else (of_o,))
+    q, k, v = r.q, r.k, r.v
+    o = family.empty(q, call.o_shape, call.type, "q") if out is None else family.written(out, call.o_shape)
     lse = family.empty(q, call.lse_shape, call.lse_type) if return_lse else None
-    if r is None:
-        n = family.native
-        arrays = n(q), n(k), n(v), n(o), None if lse is None else n(lse), *_NO_OTHERS
-        family.run(call.plan, arrays, call.tokens_first, 0)
-    elif call.plan is None:
+    if call.plan is None:
         require_heads(r, *(1, 1, *call.lse_shape)[-3:-1])
         o[...] = 0
         if return_lse:
@@ -216,6 +219,13 @@ def forward(q: Any, k: Any, v: Any, out: Any, return_lse: bool, options: Options
             _refuse_nan(r, o, call.wanted.compute)
     o = family.finished(o) if out is None else out
     return (o, family.finished(lse)) if return_lse else o
+
+
+def _is_decided_by_sizes(r: Request, options: Options) -> bool:
+    """Does such a call always run as this one? A bias may be read for a mask, and numbers of modifiers be refused."""
+    if options.get("bias") is None and r.slopes is None and r.sinks is None:
+        return True
+    return not r.family.refuses_nan and _masks.is_small(r.q.shape, r.k.shape)
 
 
 def _refuse_nan(r: Request, o: Any, compute: str) -> None:
@@ -259,19 +269,6 @@ def require_heads(r: Request, batch: int, heads: int) -> None:
         shape = () if x is None else tuple(x.shape)
         if x is not None and (shape[:2] not in ((heads,), (1, heads), (batch, heads)) or shape[2:] not in ((), (1, 1))):
             raise InvalidProblem(f"{name} is {list(shape)}: give [heads] or [batch, heads], here [{heads}] or [{batch}, {heads}]")
-
-
-def _output(family: Any, x: Any, name: str, wanted: Any) -> Any:
-    """An output as the family wants it. Its shape is judged first: then a tensor whose shape is refused keeps its version."""
-    _require_shape(name, family.given(x, name), wanted)
-    return family.output(x, name)
-
-
-def _require_shape(name: str, x: Any, wanted: Any) -> None:
-    """Refuses an array that has another shape than `wanted`, but for sizes of 1 in front."""
-    shapes = [(1,) * (4 - len(shape)) + tuple(shape) for shape in (x.shape, wanted)]
-    if shapes[0] != shapes[1]:
-        raise InvalidProblem(f"{name} is {list(x.shape)}: give [{', '.join(map(str, wanted))}]")
 
 
 def gradients_request(
@@ -320,6 +317,13 @@ def attention_backward(
 
     Source: Dao et al. 2022, arXiv 2205.14135, appendix B; docs/algorithms/two-pass.md.
     """
+    key = None
+    if out is None and bias_gradient is False and sinks_gradient is False and o is not None and lse is not None:
+        all_ = (q, k, v, False, do, o, lse)
+        found: Any = run_known(_calls._as_given, all_, options, default_threads(), ())
+        if found is not None:
+            return Gradients(*found)
+        key = key_as_given(all_, options)
     r, _ = gradients_request(q, k, v, bias_gradient, sinks_gradient, options)
     if (o is None) != (lse is None) and r.settings.approximate is None:
         raise InvalidProblem("o and lse: give both, as attention(..., return_lse=True) returns them, or neither")
@@ -327,11 +331,15 @@ def attention_backward(
     do, o, lse = (None if x is None else family.given(x, name) for x, name in ((do, "do"), (o, "o"), (lse, "lse")))
     call = call_for("backward", family, r.q, r.k, r.v, r.settings, (o is not None, bias_gradient, sinks_gradient), do)
     if lse is not None and call.plan is not None and r.bias is not None:
-        _require_shape("do", do, call.o_shape)
-        _require_shape("lse", lse, call.lse_shape)
+        require_shape("do", do, call.o_shape)
+        require_shape("lse", lse, call.lse_shape)
         do = rescaled(r, call, do.reshape(call.o_shape), lse.reshape(call.lse_shape))
+    given = do
     if call.wanted.compute == "bf16":  # not its strides choose the arithmetic: autograd's may be any
         do = family.dense(do)
+    if do is given and r.seed == 0 and r.bias is None and r.slopes is None and r.sinks is None and options.get("bias") is None:
+        likes = (("dQ", "Q", r.q), ("dK", "K", r.k), ("dV", "V", r.v))
+        remember(key, call, family, tuple((name, like, tuple(x.shape), family.type_of(x, like), True) for name, like, x in likes))
 
     def like(x: Any) -> Any:
         return family.empty(x, tuple(x.shape), family.type_of(x, "an input"))
@@ -341,12 +349,12 @@ def attention_backward(
         gradients = Gradients(*(None if x is None else like(x) for x in wanted))
     else:
         named = zip(outputs("out", out, Gradients._fields), wanted, Gradients._fields)
-        gradients = Gradients(*(None if x is None else _output(family, g, f"out.{name}", x.shape) for g, x, name in named))
+        gradients = Gradients(*(None if x is None else family.written(g, x.shape, f"out.{name}") for g, x, name in named))
     if call.plan is None:
         require_heads(r, *(1, 1, *call.lse_shape)[-3:-1])
         for name, x, shape in (("do", do, call.o_shape), ("o", o, call.o_shape), ("lse", lse, call.lse_shape)):
             if x is not None:
-                _require_shape(name, x, shape)
+                require_shape(name, x, shape)
         for g in gradients:
             if g is not None:
                 g[...] = 0

@@ -32,8 +32,7 @@ _calls: dict[tuple, Call] = {}
 _of_parents: list[dict] = []
 
 
-_as_given: dict[tuple, Call] = {}  # the same calls by their options as they were given
-_PLAIN = frozenset((bool, int, float, str, type(None)))
+_as_given: dict[bytes, Any] = {}  # the same calls by their arrays and options as they were given, for _core.run_known
 
 
 def _forget() -> None:
@@ -172,35 +171,24 @@ def call_for(op: str, family: Any, q: Any, k: Any, v: Any, s: Settings, gradient
     return call
 
 
-def _keep(calls: dict, key: tuple, call: Any) -> None:
+def _keep(calls: dict, key: Any, call: Any) -> None:
     while len(calls) >= MOST_PLANS:  # other threads may write, and may take the same one for the oldest
         calls.pop(list(calls)[0], None)
     calls[key] = call
 
 
-def key_as_given(q: Any, k: Any, v: Any, return_lse: Any, options: Any) -> Optional[tuple]:
-    """A key of these arrays and options of a forward pass as they were given, which is found in less time than the settings are
-    made; None where an option is no plain value."""
-    try:
-        of_arrays = q.dtype, k.dtype, v.dtype, q.shape, k.shape, v.shape, default_threads(), return_lse, type(return_lse)
-    except RuntimeError:  # nested tensors have no shape
-        return None
-    if not options:
-        return of_arrays
-    values = options.values()
-    types = tuple(map(type, values))
-    # Types, too: 300.0 is equal to 300, and no number of words.
-    return (*of_arrays, *types, *options, *values) if _PLAIN.issuperset(types) else None
+def key_as_given(given: tuple, options: Any) -> Optional[bytes]:
+    """A key of a call as it was given, for _core.run_known: (q, k, v, return_lse), or (q, k, v, False, do, o, lse). It is None
+    where an option is no plain value, or an array of a type that has no key."""
+    key: Any = _core.key_of_call(given, options, default_threads())
+    return key
 
 
-def call_as_given(key: Optional[tuple]) -> Optional[Call]:
-    try:
-        return _as_given.get(key)  # type: ignore[arg-type]  # None is no key
-    except TypeError:  # return_lse has no hash; flag() says what it may be
-        return None
-
-
-def remember(key: Optional[tuple], call: Call) -> None:
-    """For calls without modifiers, whose runs need no more than q, k and v."""
-    if key is not None and call.plan is not None and call.type != "bf16":  # there strides choose the arithmetic
-        _keep(_as_given, key, call)
+def remember(key: Optional[bytes], call: Call, family: Any, outputs: tuple) -> None:
+    """For calls whose runs need nothing but their arrays. outputs: (name, the input that it is like, shape, type) for each."""
+    if key is None or call.plan is None:
+        return
+    known = _core.Known(call.plan, call.tokens_first, family.empty, family.empty_like, family.written_by_core)
+    for name, like, shape, type, as_like in outputs:
+        known.add_output(name, like, family.maker(shape, type), shape, type, as_like)
+    _keep(_as_given, key, known)

@@ -90,12 +90,17 @@ def _waits(op: str, r: Request, sizes: tuple, mask: Mask) -> float:
     return plan // saved if saved > 0 else math.inf
 
 
+def is_small(q: Any, k: Any) -> bool:
+    """Is no bias of a call with these shapes read?"""
+    return math.prod(q[:-1]) * max(k[-3:-1], default=0) < LEAST_PAIRS
+
+
 def _sizes(r: Request, given: Any) -> Optional[tuple]:
     """[batch, heads, n_q, n_k], where the bias may be read and nothing else hides pairs or counts from where they begin."""
     if r.bias is None or getattr(given, "requires_grad", False):
         return None
     q, k, s = r.q.shape, r.k.shape, r.settings
-    if math.prod(q[:-1]) * max(k[-3:-1], default=0) < LEAST_PAIRS:  # most small calls end here
+    if is_small(q, k):  # most small calls end here
         return None
     if not 2 <= len(q) == len(k) == len(r.v.shape) or s.layout not in LAYOUTS:
         return None

@@ -7,7 +7,8 @@ import sys
 from typing import TYPE_CHECKING, Any, NoReturn, Optional
 
 from . import _core
-from ._attention import Gradients, _output, _require_shape, refuse_gradients, request
+from ._arrays import require_shape
+from ._attention import Gradients, refuse_gradients, request
 from ._calls import Call, call_for
 from ._errors import InvalidProblem
 from ._lse import require_small
@@ -57,7 +58,7 @@ def attention_partial(
     word = _word(call)
     if begins:
         o, lse = (r.family.empty(r.q, shape, word) for shape in (call.o_shape, call.lse_shape))
-    into = _output(r.family, o, "o", call.o_shape), _output(r.family, lse, "lse", call.lse_shape)
+    into = r.family.written(o, call.o_shape, "o"), r.family.written(lse, call.lse_shape, "lse")
     for x, name in zip(into, ("o", "lse")):
         _require_word(r, x, name, word)
     if call.plan is not None:
@@ -98,14 +99,14 @@ def attention_partial_backward(
     do, o, lse = (family.given(x, name) for x, name in ((do, "do"), (o, "o"), (lse, "lse")))
     call = call_for("backward", family, r.q, r.k, r.v, r.settings, (True, False, False, True), do)
     for name, x, shape in (("do", do, call.o_shape), ("o", o, call.o_shape), ("lse", lse, call.lse_shape)):
-        _require_shape(name, x, shape)
+        require_shape(name, x, shape)
     require_small(r, call, do.reshape(call.o_shape), lse.reshape(call.lse_shape))
     if call.wanted.compute == "bf16":
         do = family.dense(do)
     word, gradients, results = _word(call), [], []
     for x, given, name in ((r.q, dq, "dq"), (r.k, dk, "dk"), (r.v, dv, "dv")):
         fresh = family.empty(x, tuple(x.shape), word) if given is None else given
-        into = _output(family, fresh, name, x.shape)
+        into = family.written(fresh, x.shape, name)
         _require_word(r, into, name, word)
         if given is None:
             into[...] = 0
@@ -144,16 +145,16 @@ def merge(
     x, y = r.q, family.given(o2, "o2")
     rows = _rows_of(tuple(x.shape), first)
     ln, more = family.given(lse1, "lse1"), family.given(lse2, "lse2")
-    _require_shape("o2", y, tuple(x.shape))
-    _require_shape("lse1", ln, rows)
-    _require_shape("lse2", more, rows)
+    require_shape("o2", y, tuple(x.shape))
+    require_shape("lse1", ln, rows)
+    require_shape("lse2", more, rows)
     word = family.type_of(x, "o1")
     if word not in ("f64", "f32"):
         _refuse_word("o1", word, "float32 or float64")
     for array, name in ((y, "o2"), (ln, "lse1"), (more, "lse2")):
         _require_word(r, array, name, word)
     results = (family.empty(x, tuple(x.shape), word), family.empty(x, rows, word)) if out is None else outputs("out", out, ("o", "lse"))
-    into = _output(family, results[0], "out[0]", tuple(x.shape)), _output(family, results[1], "out[1]", rows)
+    into = family.written(results[0], tuple(x.shape), "out[0]"), family.written(results[1], rows, "out[1]")
     for given, array, name in ((x, into[0], "out[0]"), (ln, into[1], "out[1]")):
         _require_word(r, array, name, word)
         array[...] = given

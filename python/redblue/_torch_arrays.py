@@ -17,6 +17,7 @@ _TYPES = {"f64": torch.float64, "f32": torch.float32, "f16": torch.float16, "bf1
 
 #: Does the core read tensors by itself? torch has DLPack's C functions from 2.10 on.
 _READ_BY_CORE = _core.read_by_exchange(torch.Tensor)
+_core.remember_types(None, vars(profiler))
 
 
 def _no_memory(x: torch.Tensor) -> TypeError:
@@ -103,6 +104,12 @@ class Torch(InPlace):
         except RuntimeError:  # torch's errors that something is not implemented are such, too
             require_dense(x, name)
             raise
+
+    empty_like = staticmethod(torch.empty_like)
+
+    @staticmethod
+    def maker(shape: tuple[int, ...], type: str) -> None:
+        return None
 
     @staticmethod
     def zeros(x: torch.Tensor) -> torch.Tensor:

@@ -28,6 +28,8 @@ DType dtype_of_format(SlowArray name, const char* format) {
   refuse_type(name, fmt::format("'{}' (as in Python's struct)", f));
 }
 
+}  // namespace
+
 Given from_buffer(nb::handle array, SlowArray name, bool writable, Buffers& buffers) {
   Py_buffer& b = buffers.next();
   if (PyObject_GetBuffer(array.ptr(), &b, PyBUF_STRIDES | PyBUF_FORMAT | (writable ? PyBUF_WRITABLE : 0)) != 0) {
@@ -53,6 +55,8 @@ Given from_buffer(nb::handle array, SlowArray name, bool writable, Buffers& buff
   }
   return g;
 }
+
+namespace {
 
 index_t integer(PyObject* number) {
   const index_t value = PyLong_AsLongLong(number);

@@ -51,6 +51,9 @@ struct Given {
 /// Throws InvalidProblem where an array has more than 4 dimensions.
 void require_dimensions(SlowArray name, index_t dimensions);
 
+/// An array that offers the buffer protocol. Throws as tensor_of.
+Given from_buffer(nb::handle array, SlowArray name, bool writable, Buffers& buffers);
+
 /// Sizes that are missing in front are 1. Throws InvalidProblem, naming the array.
 Tensor tensor_of(const Given& given, Form form, SlowArray name);
 

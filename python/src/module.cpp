@@ -126,5 +126,6 @@ NB_MODULE(_core, m) {
   python::add_regimes(m);
   python::add_xla(m);
   python::add_merge(m);
+  python::add_known(m);
   python::add_statistics(m);
 }

@@ -99,13 +99,16 @@ Measured run(const NamedPlan& p, const Tensors& tensors, index_t seed, std::func
   return measured;
 }
 
+Measured run_tensors(const NamedPlan& p, const Tensors& tensors, index_t seed) {
+  constexpr index_t kLongFlops = 2'000'000'000;  // some 10 ms: shorter runs end before anyone asks
+  const bool is_long = p.plan.row().flops > kLongFlops;
+  return unlocked([&] { return run(p, tensors, seed, is_long ? signal_watch() : std::function<void(double)>()); });
+}
+
 nb::object run(const NamedPlan& p, nb::handle arrays, bool tokens_first, index_t seed, bool measure) {
   Buffers buffers;
   const Tensors tensors = tensors_in(arrays, p.plan.problem, tokens_first, buffers);
-  constexpr index_t kLongFlops = 2'000'000'000;  // some 10 ms: shorter runs end before anyone asks
-  const bool is_long = p.plan.row().flops > kLongFlops;
-  const Measured m =
-      unlocked([&] { return run(p, tensors, seed, is_long ? signal_watch() : std::function<void(double)>()); });
+  const Measured m = run_tensors(p, tensors, seed);
   return measure ? nb::object(describe(m)) : nb::none();
 }
 

@@ -45,6 +45,8 @@ Measured run(const NamedPlan& plan, const Tensors& tensors, index_t seed, std::f
 /// Runs a plan on Python's arrays, without the interpreter's lock; a long run heeds signals. Returns what the run
 /// counted, if `measure`, or None.
 nb::object run(const NamedPlan& plan, nb::handle arrays, bool tokens_first, index_t seed, bool measure);
+/// It runs a plan on tensors of which Python holds the arrays.
+Measured run_tensors(const NamedPlan& plan, const Tensors& tensors, index_t seed);
 nb::dict counted(const NamedPlan& plan);
 
 }  // namespace redblue::python
