@@ -213,6 +213,8 @@ class Pattern : public std::enable_shared_from_this<Pattern> {
   Cut cheapest_cut(index_t size, bool rows) const;
   Words pairs_of_blocks(index_t size, bool rows) const;
   Words visits_of_intervals(index_t size, bool rows) const;
+  /// What these blocks of rows, or of keys, meet of the other side, where all see intervals.
+  Words met_by_intervals(const Blocks& blocks, bool rows) const;
 
   RunLists rows_;
   RunLists keys_;

@@ -130,11 +130,14 @@ const Pattern::Cut& Pattern::cut(Cuts& known, index_t size, bool rows) const {
 
 Pattern::Cut Pattern::cheapest_cut(index_t size, bool rows) const {
   const RunLists &cut = rows ? rows_ : keys_, &others = rows ? keys_ : rows_;
+  const auto visits_of = [&](const Blocks& blocks) {
+    return is_intervals() ? met_by_intervals(blocks, rows) : blocks_met(others, blocks);
+  };
   Cut best{{}, {cut.size(), size, rows}, {}};
-  best.visits = blocks_met(others, best.blocks);
+  best.visits = visits_of(best.blocks);
   const auto consider = [&](std::vector<index_t> begins, Blocks blocks) {
     blocks.begins = begins;
-    const Words visits = blocks_met(others, blocks);
+    const Words visits = visits_of(blocks);
     if (visits >= best.visits) return;
     best.begins = std::move(begins);
     best.blocks = {blocks.n, blocks.size, blocks.ragged_first};
@@ -143,7 +146,8 @@ Pattern::Cut Pattern::cheapest_cut(index_t size, bool rows) const {
   if (cut.size() % size != 0) consider({}, {cut.size(), size, !rows});
   std::optional<std::vector<index_t>>& ends = rows ? row_ends_ : key_ends_;
   if (!ends) ends = ends_of_alike(cut);
-  if (std::ssize(*ends) == cut.size()) return best;  // no two are alike: these blocks end anywhere
+  // Where no two are alike these blocks end anywhere, and where all are, as they do from the first one on.
+  if (std::ssize(*ends) == cut.size() || ends->size() == 1) return best;
   std::vector<index_t> begins = cut_at_ends(*ends, size);
   // Formulas take the largest block for one of `size` that meets something, as those at either end do.
   const Blocks at_ends{cut.size(), size, false, begins};
@@ -154,14 +158,16 @@ Pattern::Cut Pattern::cheapest_cut(index_t size, bool rows) const {
   return best;
 }
 
+Words Pattern::met_by_intervals(const Blocks& blocks, bool rows) const {
+  const RunLists &cut = rows ? rows_ : keys_, &others = rows ? keys_ : rows_;
+  Words met;
+  for (index_t i = 0; i < blocks.count(); ++i) met += interval(cut, blocks(i), others.size()).size();
+  return met;
+}
+
 Words Pattern::visits_of_intervals(index_t size, bool rows) const {
-  return found(rows ? "keys of intervals" : "rows of intervals", {size}, [&] {
-    const RunLists &cut = rows ? rows_ : keys_, &others = rows ? keys_ : rows_;
-    const Blocks blocks{cut.size(), size, rows};
-    Words visits;
-    for (index_t i = 0; i < blocks.count(); ++i) visits += interval(cut, blocks(i), others.size()).size();
-    return Found{visits};
-  })[0];
+  return found(rows ? "keys of intervals" : "rows of intervals", {size},
+               [&] { return Found{met_by_intervals({rows ? n_q() : n_k(), size, rows}, rows)}; })[0];
 }
 
 Words Pattern::pairs_of_blocks(index_t size, bool rows) const {

@@ -110,7 +110,13 @@ struct FlashPinnedForward : Defaults {
   static Tiling likely_tiling(const Sizes& x, const Limits& limits, index_t largest, index_t Bc) {
     Tiling best{0, 0, Bc};
     Words least;
+    const LeastVisits visits(x, LeastVisits::Of::rows, x.nnz());
+    const index_t most = largest_tile(x.n_k, Bc, [&](index_t rho) { return limits.fit(keys_tile(x, rho), 0); });
+    const auto cannot_win = [&](index_t Br) {  // nor smaller ones
+      return best.Br > 0 && !x.modifiers.any() && cost(x, limits, Br, visits.sparing(most, Br)) >= least;
+    };
     const auto try_rows = [&](index_t Br) {
+      if (cannot_win(Br)) return false;
       const index_t room =
           largest_tile(x.n_k, Bc, [&](index_t rho) { return limits.fit(tiles(x, {Br, rho, Bc}, rho), 0); });
       const Words fewest =
@@ -134,8 +140,10 @@ struct FlashPinnedForward : Defaults {
   static Words footprint(const Sizes& x, Tiling t) { return tiles(x, t, pinned(x, t)) + passing(x, t); }
   /// The footprint without what streams past.
   static Words tiles(const Sizes& x, Tiling t, index_t rho) {
-    return x.tile(SlowArray::K, rho, x.d) + x.tile(SlowArray::V, rho, x.d_v) +
-           FlashForward::footprint(x, {t.Br, t.Bc}) - FlashForward::passing(x);
+    return keys_tile(x, rho) + FlashForward::footprint(x, {t.Br, t.Bc}) - FlashForward::passing(x);
+  }
+  static Words keys_tile(const Sizes& x, index_t rho) {
+    return x.tile(SlowArray::K, rho, x.d) + x.tile(SlowArray::V, rho, x.d_v);
   }
   /// A word that streams past a block of Br queries, if any does.
   static Words passing(const Sizes& x, Tiling t) {

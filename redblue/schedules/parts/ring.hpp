@@ -35,11 +35,25 @@ inline index_t most_seeing_rows(const Sizes& x, index_t b) {
   return std::max(pairs.most_rows(keys), ragged > 0 ? pairs.rows_of({x.n_k - ragged, x.n_k}).size() : 0);
 }
 
+/// Sizes of blocks of queries, or of keys, up to which a larger block needs no less room: between two edges some whole
+/// block, and its neighbour, meet as many as any can. With groups of heads this is so of blocks of whole positions, and
+/// others need no less than the whole positions that fit into them. 0: there are none.
+inline index_t sizes_that_grow(const Sizes& x, bool keys) {
+  const Mask& mask = x.mask;
+  if (x.sequences != nullptr || mask.is_listed() || mask.prefix > 0 || mask.lo == -Mask::kFar || mask.hi == Mask::kFar)
+    return 0;
+  const index_t positions = x.n_q / mask.group;
+  // Each of these meets hi - lo positions or keys: none of them is cut off at the ends.
+  const Range inside = keys ? Range{std::max<index_t>(0, mask.hi - 1), std::min(x.n_k, positions + mask.lo)}
+                            : Range{std::max<index_t>(0, -mask.lo), std::min(positions, x.n_k - mask.hi + 1)};
+  return inside.size() <= 0 ? 0 : (inside.size() * (keys ? 1 : mask.group) + 1) / 2;
+}
+
 /// done = f(size) for numbers of queries (of Q), or of keys (of K), in a block, from the smallest on, until one is
 /// done. Under a pattern, where each size takes a pass over its runs, of sizes above 16 every one that is twice another
-/// is tried.
+/// is tried. Sizes in `none` are done for none, and left out.
 template <class F>
-void for_block_sizes(const Sizes& x, const Limits& limits, SlowArray of, const F& f) {
+void for_block_sizes(const Sizes& x, const Limits& limits, SlowArray of, const F& f, Range none = {}) {
   constexpr index_t kTries = 4096, kFew = 48, kEach = 16;
   const bool keys = of == SlowArray::K;
   const index_t n = keys ? x.n_k : x.n_q, step = keys ? limits.multiple.key : limits.multiple.query;
@@ -47,7 +61,13 @@ void for_block_sizes(const Sizes& x, const Limits& limits, SlowArray of, const F
   index_t size = smallest_tile(n, step);
   const auto block_fits = [&] { return limits.fit(x.tile(of, size, x.d), 0); };
   for (index_t tries = 1; tries <= kTries && size < n && block_fits(); ++tries) {
-    if (f(size)) return;
+    if (none.holds(size)) {
+      const index_t others = std::min((std::min(none.end, n) - 1 - size) / step, kTries - tries);
+      tries += others;
+      size += others * step;
+    } else if (f(size)) {
+      return;
+    }
     size += doubles && tries >= kEach ? size : step;
   }
   f(std::max(size, n));
@@ -57,11 +77,16 @@ void for_block_sizes(const Sizes& x, const Limits& limits, SlowArray of, const F
 /// takes more room itself, and may leave fewer keys that two blocks see.
 template <class Fits>
 std::optional<index_t> smallest_block(const Sizes& x, const Limits& limits, SlowArray of, const Fits& fits) {
+  const bool keys = of == SlowArray::K;
+  const index_t step = keys ? limits.multiple.key : limits.multiple.query, position = keys ? 1 : x.mask.group,
+                first = std::max(position, step / position * position), last = sizes_that_grow(x, keys);
+  const Range none = first <= last && !fits(first) ? Range{first, last + 1} : Range{};
   std::optional<index_t> smallest;
-  for_block_sizes(x, limits, of, [&](index_t size) {
+  const auto try_size = [&](index_t size) {
     if (fits(size)) smallest = size;
     return smallest.has_value();
-  });
+  };
+  for_block_sizes(x, limits, of, try_size, none);
   return smallest;
 }
 

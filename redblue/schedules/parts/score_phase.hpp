@@ -1,4 +1,6 @@
 #pragma once
+#include <numeric>
+
 #include "redblue/kernels/softmax.hpp"
 #include "redblue/schedules/parts/gemm.hpp"
 #include "redblue/schedules/parts/visible.hpp"
@@ -45,29 +47,57 @@ void for_pattern_boxes(const Pairs& pairs, Range I, index_t b, const F& f) {
     return Pattern::Found{words};
   })[0];
 }
+/// The words of the boxes of the tiles of these rows and of blocks of b keys, under an interval mask.
+inline Words box_words_of_rows(const Pairs& pairs, Range I, index_t b) {
+  const Blocks keys = pairs.key_blocks(b);
+  const Range met = blocks_of(pairs.keys_of(I), b);
+  // Between these blocks every row sees every key.
+  const index_t from = ceil_div(pairs.keys_of({I.end - 1, I.end}).begin, b),
+                to = std::max(from, pairs.keys_of({I.begin, I.begin + 1}).end / b);
+  Words words = Words(to - from) * b * I.size();
+  const auto add = [&](index_t begin, index_t end) {
+    for (index_t j = begin; j < end; ++j) {
+      const Box box = box_of(pairs, I, keys(j));
+      words += Words(box.rows.size()) * box.keys.size();
+    }
+  };
+  add(met.begin, std::min(from, met.end));
+  add(std::max(to, met.begin), met.end);
+  return words;
+}
+/// The blocks of `a` rows whose interval ends nowhere but at the edges of the mask; none where that is a list.
+inline Range blocks_inside(const Pairs& pairs, const Blocks& blocks) {
+  const Mask& mask = pairs.mask;
+  if (mask.is_listed()) return {};
+  const auto begins_inside = [&](index_t i) {
+    const index_t position = blocks(i).begin / mask.group;
+    return (mask.lo == -Mask::kFar || position + mask.lo >= 0) && position + mask.hi >= mask.prefix;
+  };
+  const auto ends_beyond = [&](index_t i) {
+    return mask.hi != Mask::kFar && (blocks(i).end - 1) / mask.group + mask.hi > pairs.n_k;
+  };
+  const index_t begin = std::max<index_t>(1, redblue::detail::first_that(blocks.count(), begins_inside));
+  return {begin, std::max(begin, redblue::detail::first_that(blocks.count(), ends_beyond))};
+}
 /// The words of the boxes of all tiles of a x b; the pairs that see each other where more than 2^16
-/// blocks of rows would have to be added up.
+/// blocks of rows would have to be added up. After some blocks of rows their edges cross blocks of keys as before.
 inline Words box_words(const Sizes& x, index_t a, index_t b) {
   constexpr index_t kMany = 1 << 16;
   if (x.mask.pattern != nullptr) return pattern_box_words(x.pairs(), a, b);
   if (x.mask.full() || ceil_div(x.n_q, a) > kMany) return x.nnz();
   const Pairs pairs = x.pairs();
-  const Blocks rows = pairs.row_blocks(a), keys = pairs.key_blocks(b);
+  const Blocks rows = pairs.row_blocks(a);
+  const Range inside = blocks_inside(pairs, rows);
   Words words;
-  for (index_t i = 0; i < rows.count(); ++i) {
-    const Range I = rows(i), met = blocks_of(pairs.keys_of(I), b);
-    // Between these blocks every row sees every key.
-    const index_t from = ceil_div(pairs.keys_of({I.end - 1, I.end}).begin, b),
-                  to = std::max(from, pairs.keys_of({I.begin, I.begin + 1}).end / b);
-    words += Words(to - from) * b * I.size();
-    const auto add = [&](index_t begin, index_t end) {
-      for (index_t j = begin; j < end; ++j) {
-        const Box box = box_of(pairs, I, keys(j));
-        words += Words(box.rows.size()) * box.keys.size();
-      }
-    };
-    add(met.begin, std::min(from, met.end));
-    add(std::max(to, met.begin), met.end);
+  for (const Range& part : {Range{0, inside.begin}, Range{inside.end, rows.count()}})
+    for (index_t i = part.begin; i < part.end; ++i) words += box_words_of_rows(pairs, rows(i), b);
+  const index_t keys = x.mask.group * b, period = keys / std::gcd(a, keys);
+  // Meanwhile what lies between an edge and the first, or the last, key has grown, or shrunk, by that.
+  const Words more = Words(a) * (Words(a) * period / x.mask.group) *
+                     (index_t{x.mask.lo == -Mask::kFar} - index_t{x.mask.hi == Mask::kFar});
+  for (index_t k = 0; k < std::min(inside.size(), period); ++k) {
+    const Words alike = ceil_div(inside.size() - k, period);
+    words += alike * box_words_of_rows(pairs, rows(inside.begin + k), b) + alike * (alike - 1) / 2 * more;
   }
   return words;
 }
@@ -152,9 +182,15 @@ std::optional<std::array<index_t, 2>> best_score_tile(const Sizes& x, const Limi
     const double row_visits = std::max(n_q, nnz * static_cast<double>(a) / room);
     return row_price * row_visits + key_price * key_visits > cheapest.to_double() * (1 + 1e-12);
   };
+  const LeastVisits least(x, LeastVisits::Of::keys, pairs.count());
+  /// The fewest visits of rows that this b and smaller ones have.
+  const auto fewest_visits = [&](Words b) {
+    const index_t size = std::clamp<Words>(b, 1, x.n_k).to_index();
+    return x.mask.from_first_key() ? pairs.visited_rows(size) : least(size);
+  };
   const auto try_rows = [&](index_t a) {
     const Words key_visits = pairs.visited_keys(a);
-    if (best && dearer(a, key_visits.to_double())) return;
+    if (best && rows * fewest_visits(M / a) + keys * key_visits >= cheapest) return;
     const index_t b = choose_key_block(x, step.key, [&](index_t size) { return fits(a, size); });
     if (b == 0) return;
     const Words cost = rows * pairs.visited_rows(b) + keys * key_visits;

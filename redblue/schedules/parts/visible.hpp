@@ -46,6 +46,7 @@ inline Io query_outer_io(const Sizes& x, const QueryPasses& v, Words visits, Wor
              .write(SlowArray::lse, x.row_statistics());
 }
 inline Io query_outer_io(const Sizes& x, index_t Br, Words visits, Words passes = 1) {
+  if (!x.modifiers.any()) return query_outer_io(x, QueryPasses{}, visits, passes);
   const Pairs pairs = x.pairs();
   const Words blocks = passes * pairs.row_blocks(Br).count();
   return query_outer_io(x, {passes * pairs.pairs_of_rows(Br), passes * pairs.visited_keys(Br), blocks, blocks}, visits,
@@ -167,6 +168,38 @@ inline VisitPrices query_block_prices(const Sizes& x, const Limits& limits, Word
   return p;
 }
 
+/// At least how many visits blocks of `size` rows, or of keys, have; smaller blocks have no fewer. Between two edges that
+/// is close to what they have, else it is that of blocks without a hidden pair:
+///   visits(b) >= nnz / b   visits(b) >= (nnz - u (n - 1)) / b + N - most
+/// of n rows (keys), N keys (rows), of which one row meets `most` at most, and u more or fewer than its neighbour. A
+/// block of keys meets what its first one meets, and as many more as the far end of that moves up to its last one. Those
+/// moves add up to all but those from block to block, fewer than n / b of u. How many one meets rises and then falls:
+/// so what the first ones of all blocks meet is nnz / b, less what it rises by, or more. A block of rows is taken from
+/// its last one back.
+class LeastVisits {
+ public:
+  enum class Of : bool { rows, keys };
+  LeastVisits(const Sizes& x, Of of, Words nnz) : n_(of == Of::keys ? x.n_k : x.n_q), nnz_(nnz) {
+    const Mask& mask = x.mask;
+    if (x.sequences != nullptr || mask.is_listed() || mask.prefix > 0 || mask.lo == -Mask::kFar) return;
+    const Words width = mask.hi - mask.lo, group = mask.group;  // the width is more than all where an edge is far
+    if (of == Of::keys)
+      moving_ = nnz - group * (n_ - 1), fixed_ = x.n_q - std::min<Words>(group * width, x.n_q);
+    else
+      moving_ = nnz - (n_ - 1), fixed_ = x.n_k - std::min<Words>(width, x.n_k);
+  }
+  Words operator()(index_t size) const { return std::max(nnz_ / size, moving_ / size + fixed_); }
+  /// This is the same where each block but one is spared that many.
+  Words sparing(Words spared, index_t size) const {
+    const Words left = moving_ - spared * (n_ - 1);
+    return left > 0 ? left / size + fixed_ : Words(0);
+  }
+
+ private:
+  index_t n_;
+  Words nnz_, moving_, fixed_;
+};
+
 namespace detail {
 /// How many sizes of blocks are tried under a pattern: each takes a pass over its runs.
 inline index_t pattern_tries(const Pattern& pattern) {
@@ -195,24 +228,25 @@ inline bool all_see_from_the_first(const Sizes& x) {
   return std::ranges::all_of(sequences_of(x), [](const Sizes& part) { return part.mask.from_first_key(); });
 }
 
-/// The cheapest size of blocks of n rows or keys up to `largest`; blocks of a size, blocks(size) of them, have
+/// The cheapest size of blocks of rows or keys up to `largest`; blocks of a size, blocks(size) of them, have
 /// visits(size) visits. Without a mask that is the largest, reduced as far as the number of blocks stays the same.
 /// Where all see keys from the first on, larger blocks never have more visits (theory notes 2j). Between two edges
 /// visits are not monotone: with the same number of blocks they are fewest for the smallest or the largest size, where
-/// it is one query head for each key-value head. Likely sizes are tried from the largest down, until even blocks
-/// without a hidden pair would cost more.
+/// it is one query head for each key-value head. Likely sizes are tried from the largest down, until even the least
+/// visits would cost more.
 template <class Count, class Visits>
-index_t best_block(const Sizes& x, index_t n, index_t largest, index_t step, const VisitPrices& price,
+index_t best_block(const Sizes& x, LeastVisits::Of of, index_t largest, index_t step, const VisitPrices& price,
                    const Count& blocks, const Visits& visits) {
+  const index_t n = of == LeastVisits::Of::keys ? x.n_k : x.n_q;
   if (x.mask.full() && x.sequences == nullptr) return balanced(n, largest, step);
   if (all_see_from_the_first(x)) return largest;
   constexpr index_t kTries = 1024;
-  const Words nnz = sum_over_parts(x, [](const Sizes& part) { return part.nnz(); });
+  const LeastVisits least(x, of, sum_over_parts(x, [](const Sizes& part) { return part.nnz(); }));
   const auto cost = [&](Words count, Words visited) { return price.visit * visited + price.block * count; };
   index_t best = 0;
   Words cheapest;
   const auto try_size = [&](index_t size) {
-    if (best > 0 && cost(ceil_div(n, size), nnz / size) >= cheapest) return false;
+    if (best > 0 && cost(ceil_div(n, size), least(size)) >= cheapest) return false;
     if (const Words c = cost(blocks(size), visits(size)); best == 0 || c < cheapest) {
       cheapest = c;
       best = size;
@@ -233,12 +267,12 @@ index_t best_block(const Sizes& x, index_t n, index_t largest, index_t step, con
 /// it.
 inline index_t best_query_block(const Sizes& x, index_t largest, index_t step, const VisitPrices& price = {}) {
   return detail::best_block(
-      x, x.n_q, largest, step, price, [&](index_t a) { return x.pairs().row_blocks(a).count(); },
+      x, LeastVisits::Of::rows, largest, step, price, [&](index_t a) { return x.pairs().row_blocks(a).count(); },
       [&](index_t a) { return visited_keys(x, a); });
 }
 inline index_t best_key_block(const Sizes& x, index_t largest, index_t step, const VisitPrices& price = {}) {
   return detail::best_block(
-      x, x.n_k, largest, step, price, [&](index_t b) { return x.pairs().key_blocks(b).count(); },
+      x, LeastVisits::Of::keys, largest, step, price, [&](index_t b) { return x.pairs().key_blocks(b).count(); },
       [&](index_t b) { return visited_rows(x, b); });
 }
 

@@ -43,22 +43,24 @@ Words key_strips_footprint(const Sizes& x, index_t b, const BlockWords& words) {
 /// The size of blocks of n queries or keys for which fits(size) holds and visits(size) is least; 0 if there is none.
 /// Neither is monotone. could_fit(size, pairs) says whether a block of this size with so few pairs would fit: `pairs`
 /// is the mean of the blocks, of which the largest has no fewer. From some size on it fails for all; sizes are tried
-/// from there down, multiples of `step`, kTries at most, until even blocks without a hidden pair would cost more. A
-/// multiple of a size fits only where the size does.
+/// from there down, multiples of `step`, kTries at most, until even the least visits are no fewer. A multiple of a size
+/// fits only where the size does.
 template <class CouldFit, class Fits, class Visits>
-index_t best_strip(const Sizes& x, index_t n, index_t step, const CouldFit& could_fit, const Fits& fits,
+index_t best_strip(const Sizes& x, LeastVisits::Of of, index_t step, const CouldFit& could_fit, const Fits& fits,
                    const Visits& visits) {
   constexpr index_t kTries = 4096;
+  const index_t n = of == LeastVisits::Of::keys ? x.n_k : x.n_q;
   const Words nnz = x.nnz();
-  index_t best = largest_tile(n, step, fits);
+  const LeastVisits at_least(x, of, nnz);
+  const auto may_fit = [&](index_t size) { return could_fit(size, nnz / ceil_div(n, size)); };
+  index_t best = largest_tile(n, step, [&](index_t size) { return may_fit(size) && fits(size); });
   if (best == 0) return 0;
   Words least = visits(best);
-  const index_t most = largest_tile(n, step, [&](index_t size) { return could_fit(size, nnz / ceil_div(n, size)); }),
-                first = ceil_div(most, step),
+  const index_t most = largest_tile(n, step, may_fit), first = ceil_div(most, step),
                 last = std::max<index_t>(0, std::min(first, best / step + kTries / 2) - kTries);
   for (index_t k = std::min(first, last + kTries); k > last; --k) {
     const index_t size = std::min(n, k * step);
-    if (nnz / size >= least) break;
+    if (at_least(size) >= least) break;
     if (const Words here = visits(size); here < least && fits(size)) {
       best = size;
       least = here;
@@ -68,11 +70,13 @@ index_t best_strip(const Sizes& x, index_t n, index_t step, const CouldFit& coul
 }
 template <class CouldFit, class Fits>
 index_t best_row_strip(const Sizes& x, index_t step, const CouldFit& could_fit, const Fits& fits) {
-  return best_strip(x, x.n_q, step, could_fit, fits, [&](index_t a) { return x.pairs().visited_keys(a); });
+  return best_strip(x, LeastVisits::Of::rows, step, could_fit, fits,
+                    [&](index_t a) { return x.pairs().visited_keys(a); });
 }
 template <class CouldFit, class Fits>
 index_t best_key_strip(const Sizes& x, index_t step, const CouldFit& could_fit, const Fits& fits) {
-  return best_strip(x, x.n_k, step, could_fit, fits, [&](index_t b) { return x.pairs().visited_rows(b); });
+  return best_strip(x, LeastVisits::Of::keys, step, could_fit, fits,
+                    [&](index_t b) { return x.pairs().visited_rows(b); });
 }
 
 /// T <- A B^T on the pairs of the strip: a column of A is resident while that of B streams past.
