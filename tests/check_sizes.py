@@ -13,7 +13,6 @@ SKIPPED = ("build", "bench/results", "data", "examples/data", "shared", "tests/d
 EXCEPTIONS = {
     "python/redblue/torch.py": 576,
     "redblue/kernels/simd/online_attention.hpp": 717,
-    "redblue/planner/planner.cpp": 539,
     "tests/runtime/backward_test.cpp": 676,
     "tests/c_api/c_api_test.c": 809,
     "tests/cli/operations_test.cpp": 669,

@@ -3,14 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <exception>
+#include <span>
 #include <tuple>
 
 #include "redblue/language/error.hpp"
 #include "redblue/language/nearest.hpp"
 #include "redblue/planner/considered.hpp"
 #include "redblue/planner/options.hpp"
+#include "redblue/planner/reasons.hpp"
 #include "redblue/planner/widths.hpp"
 #include "redblue/problem/cores.hpp"
 #include "redblue/schedules/parts/modifiers.hpp"
@@ -90,6 +91,12 @@ std::optional<Words> least_memory(const Schedule& s, const Sizes& x, schedule::L
     return s.choose(x, limits).has_value();
   };
   if (!works(enough)) return std::nullopt;
+  // Seldom does less do than the smallest tiles occupy: just below is looked first, then further and further down. Where
+  // pairs are listed, only some tiles are tried, and less may do where a little less does not.
+  for (Words step = 1; too_small == 0 && enough > 1 && !s.traits.lists_pairs; step = 2 * step) {
+    const Words below = std::max(Words(1), enough - step);
+    (works(below) ? enough : too_small) = below;
+  }
   while (enough - too_small > 1) {
     const Words middle = too_small + (enough - too_small) / 2;
     (works(middle) ? enough : too_small) = middle;
@@ -146,9 +153,21 @@ void leave_out_special(Plan& plan, const Sizes& x, std::vector<Row>::iterator& c
   chosen = std::ranges::find(plan.rows, name, &Row::schedule);
 }
 
+/// The row with these tiles, taken from those that are known if one of them has them.
+Row known_or_new(const Plan& plan, const std::shared_ptr<const Schedule>& schedule, const Tiling& tiling,
+                 const Sizes& x, const schedule::Limits& limits, std::span<const Row> known) {
+  for (const Row& r : known)
+    if (r.algorithm == schedule && r.tiling == tiling) {
+      Row row = r;
+      row.fits = limits.fit(row.footprint_bytes.value_or(row.footprint), row.prefetch_bytes.value_or(row.prefetch));
+      return row;
+    }
+  return row_of(plan, schedule, tiling, x, limits);
+}
+
 /// Adds the schedule to the rows of the plan, or to what is refused.
 void consider(Plan& plan, const std::shared_ptr<const Schedule>& schedule, const Sizes& x,
-              const schedule::Limits& limits, PairLists lists) {
+              const schedule::Limits& limits, PairLists lists, std::span<const Row> known) {
   const Options& o = plan.options;
   const Schedule& s = *schedule;
   if (o.schedule.empty() ? !is_for(s.traits, x, limits.M - limits.reserve, lists) : !s.is_called(o.schedule)) return;
@@ -159,7 +178,7 @@ void consider(Plan& plan, const std::shared_ptr<const Schedule>& schedule, const
   if (o.tiling) require_tiling(s, x, *o.tiling);
   const auto tiling = o.tiling ? o.tiling : s.choose(x, limits);
   if (!tiling) return plan.refused.push_back({s.name, {}, std::nullopt});  // say_what_is_needed
-  Row row = row_of(plan, schedule, *tiling, x, limits);
+  Row row = known_or_new(plan, schedule, *tiling, x, limits, known);
   if (auto refusal = beyond_cap(plan, row))
     plan.refused.push_back(std::move(*refusal));
   else
@@ -180,76 +199,10 @@ void say_what_is_needed(Plan& plan) {
   }
 }
 
-/// How sentences speak of what is minimised: "moves the fewest words", "would move 2x as many".
-struct Measure {
-  std::string_view least, verb, much, of;
-};
-Measure measure_of(const Options& o) {
-  if (o.write_cost != 1) return {"costs least at the given widths and write cost", "cost", "much", ""};
-  if (minimises_bytes(o)) return {"moves the fewest bytes", "move", "many", " bytes"};
-  return {"moves the fewest words", "move", "many", " words"};
-}
-
-std::string reason_without_caveat(const Plan& plan) {
-  const Row& best = plan.row();
-  const double d = static_cast<double>(plan.problem.d);
-  const std::string where = fmt::format("M = {:.3g} d^2", plan.options.M.to_double() / (d * d));
-  if (!plan.options.schedule.empty())
-    return fmt::format("{}: {} was asked for{}", where, best.schedule,
-                       best.fits ? ""
-                                 : fmt::format("; it needs {} words, {:.2f} M", best.footprint.str(),
-                                               best.footprint.to_double() / plan.options.M.to_double()));
-  const Measure measure = measure_of(plan.options);
-  std::string text = fmt::format("{}: {} ({}) {}", where, best.algorithm->idea, best.schedule, measure.least);
-  if (best.ratio && *best.ratio <= 1)
-    text += ", the proven bound itself";
-  else if (best.ratio && *best.ratio < 1.1)
-    text += fmt::format(", within {:.1f} % of the proven bound", 100 * (*best.ratio - 1));
-  // The cheapest plan of the other family says most; failing that, the runner-up.
-  const Row* rival = nullptr;
-  for (const Row& r : plan.rows) {
-    const bool same = r.io == best.io && r.footprint == best.footprint && r.flops == best.flops;  // by another name
-    if (!plan.may_choose(r) || same) continue;
-    const auto other_family = [&](const Row& row) {
-      return row.algorithm->traits.keeps_scores != best.algorithm->traits.keeps_scores;
-    };
-    const bool other = other_family(r), had_other = rival != nullptr && other_family(*rival);
-    if (rival == nullptr || (other && !had_other)) rival = &r;
-  }
-  if (best.work > 1.05) text += fmt::format(", for {:.2f} times the least arithmetic", best.work);
-  if (rival == nullptr) {
-    const auto may_choose = [&](const Row& r) { return plan.may_choose(r); };
-    if (std::ranges::count_if(plan.rows, may_choose) > 1) return text + "; all others do the same";
-    return text + (plan.options.registry->of(plan.problem.op).size() > 1 ? "; nothing else fits" : "");
-  }
-  if (rival->cost == best.cost)
-    return text + fmt::format("; {} ({}) does as well", rival->algorithm->idea, rival->schedule);
-  return text + fmt::format("; {} ({}) would {} {:.2f}x as {}", rival->algorithm->idea, rival->schedule, measure.verb,
-                            rival->cost.to_double() / best.cost.to_double(), measure.much);
-}
-
-std::string reason(const Plan& plan) {
-  const std::string_view caveat = plan.row().algorithm->caveat(plan.problem.sizes(), plan.row().tiling);
-  return reason_without_caveat(plan) + (caveat.empty() ? "" : fmt::format("; {}", caveat)) +
-         note_of_order(plan.problem);
-}
-
 }  // namespace
 
 bool is_priced(const Options& o) { return minimises_bytes(o) || o.write_cost != 1; }
 Words cost_of(const Io& io, const Options& o, Operation op) { return limits_of(o, op).price.of(io); }
-
-std::string note_of_order(const Problem& problem) {
-  if (problem.dilation > 1)
-    return fmt::format("; queries and keys of each residue modulo {} are taken together", problem.dilation);
-  const Sizes x = problem.sizes();
-  const bool closed = problem.patterns.empty() && x.sequences != nullptr && x.sequences->reordered();
-  return closed ? "; queries and keys that no pair has are taken last" : "";
-}
-
-std::string text_of(const Row& row) {
-  return row.tiling.empty() ? std::string(row.schedule) : fmt::format("{} {}", row.schedule, text_of(row.tiling));
-}
 
 Residence residence_of(Operation op, DType operand, DType accumulator) {
   Residence fast;
@@ -279,26 +232,52 @@ bound::AttentionProblem bound_problem(const Problem& problem, const Options& opt
 
 namespace {
 
+/// Without a pattern lists of pairs are chosen only where they save 2 %: their kernels are portable code.
+bool saves_enough(const Words& with_lists, const Words& others) {
+  constexpr double kWorth = 0.98;
+  return with_lists.to_double() <= kWorth * others.to_double();
+}
+
+/// Can no tiling of this schedule, which lists pairs without a pattern, save enough? Then nobody would see its row.
+bool saves_nothing(const Plan& plan, const Schedule& s, const Sizes& x, const schedule::Limits& limits) {
+  if (s.least_io == nullptr) return false;
+  std::optional<Words> others;
+  for (const Row& r : plan.rows)
+    if (plan.may_choose(r) && !r.algorithm->traits.lists_pairs && (!others || r.cost < *others)) others = r.cost;
+  const Io least = schedule::of_instances(x, s.least_io(x), plan.problem.instances());
+  return others && !saves_enough(limits.price.of(least), *others);
+}
+
 /// A plan with nothing but its rows, cheapest first, and what is refused.
-Plan plan_of_rows(const Problem& problem, const Options& options, const Sizes& x, PairLists lists) {
+Plan plan_of_rows(const Problem& problem, const Options& options, const Sizes& x, PairLists lists,
+                  std::span<const Row> known = {}) {
   validate(options, problem.op);
   require_schedule(options, problem.op);
   Plan plan;
   plan.problem = problem;
   plan.options = options;
   const schedule::Limits limits = limits_of(options, problem.op);
-  for (const auto& schedule : options.registry->of(problem.op)) consider(plan, schedule, x, limits, lists);
-  std::stable_sort(plan.rows.begin(), plan.rows.end(), [](const Row& a, const Row& b) {
-    return std::make_tuple(a.cost, a.io.total_writes(), a.workspace, a.flops) <
-           std::make_tuple(b.cost, b.io.total_writes(), b.workspace, b.flops);
+  const auto schedules = options.registry->of(problem.op);
+  // Lists of pairs without a pattern come last: they take long to try, and seldom pay.
+  const auto is_last = [&](const Schedule& s) {
+    return s.traits.lists_pairs && options.schedule.empty() && !has_pattern(x);
+  };
+  for (const bool last : {false, true})
+    for (const auto& schedule : schedules)
+      if (is_last(*schedule) == last && !(last && saves_nothing(plan, *schedule, x, limits)))
+        consider(plan, schedule, x, limits, lists, known);
+  const auto place = [&](std::string_view name) {
+    return std::ranges::find_if(schedules, [&](const auto& s) { return s->name == name; }) - schedules.begin();
+  };
+  std::ranges::sort(plan.refused, {}, [&](const Refusal& r) { return place(r.schedule); });
+  std::ranges::sort(plan.rows, {}, [&](const Row& r) {
+    return std::make_tuple(r.cost, r.io.total_writes(), r.workspace, r.flops, place(r.schedule));
   });
   return plan;
 }
 
-/// The cheapest row that may be chosen. Without a pattern lists of pairs must save 2 %: their kernels are portable
-/// code.
+/// The cheapest row that may be chosen.
 std::vector<Row>::iterator first_choice(Plan& plan, const Sizes& x) {
-  constexpr double kWorth = 0.98;
   const auto first = [&](bool lists) {
     return std::ranges::find_if(
         plan.rows, [&](const Row& r) { return plan.may_choose(r) && (lists || !r.algorithm->traits.lists_pairs); });
@@ -306,7 +285,7 @@ std::vector<Row>::iterator first_choice(Plan& plan, const Sizes& x) {
   const auto any = first(true);
   if (!plan.options.schedule.empty() || has_pattern(x)) return any;
   const auto other = first(false);
-  const bool saves = other == plan.rows.end() || any->cost.to_double() <= kWorth * other->cost.to_double();
+  const bool saves = other == plan.rows.end() || saves_enough(any->cost, other->cost);
   return saves ? any : other;
 }
 
@@ -410,25 +389,6 @@ Plan plan_in_best_order(const Problem& problem, const Options& options) {
   return std::move(*best);
 }
 
-/// Which is better for a plan of a pattern: its own rows, or those of the problem without a pattern, masked? With what
-/// has to be read to know the pattern, where words have no prices.
-std::string against_dense(const Plan& plan) {
-  const Row &row = plan.row(), &dense = *plan.dense;
-  const bool priced = is_priced(plan.options);
-  const bool listed = row.index.reads > 0 && !priced && !is_projected(plan.problem.op);
-  const double times =
-      priced ? dense.cost.to_double() / row.cost.to_double()
-             : dense.io.total().to_double() / (row.io.total() + (listed ? row.index.reads : 0)).to_double();
-  const std::string counted =
-      listed ? fmt::format(", with the {} index words here and those of a boolean bias there", row.index.reads.str())
-             : "";
-  const Measure measure = measure_of(plan.options);
-  const std::string does =
-      times < 1 ? fmt::format("is better: it {}s", measure.verb) : fmt::format("would {}", measure.verb);
-  return fmt::format("; forming all pairs and masking them ({}) {} {:.2f}x as {}{}{}", dense.schedule, does, times,
-                     measure.much, measure.of, counted);
-}
-
 }  // namespace
 
 Plan make_plan(const Problem& problem, const Options& options) {
@@ -442,8 +402,9 @@ Plan make_plan(const Problem& problem, const Options& options) {
   return plan;
 }
 
-std::vector<Row> rows_that_fit(const Problem& problem, const Options& options, const Sizes& x) {
-  Plan plan = plan_of_rows(problem, options, x, PairLists::none);
+std::vector<Row> rows_that_fit(const Problem& problem, const Options& options, const Sizes& x,
+                               std::span<const Row> known) {
+  Plan plan = plan_of_rows(problem, options, x, PairLists::none, known);
   auto chosen = first_choice(plan, x);
   if (chosen == plan.rows.end()) return {};
   leave_out_special(plan, x, chosen);

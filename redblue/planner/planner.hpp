@@ -3,6 +3,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -151,8 +152,10 @@ Plan make_plan(const Problem& problem, const Options& options);
 
 /// The rows alone of schedules that fit, cheapest first; none where no schedule may be chosen. `x` is
 /// sizes_of(problem, options), and the problem is valid. Queries and keys stay in their order. Throws InvalidProblem
-/// for options that make no sense.
-std::vector<Row> rows_that_fit(const Problem& problem, const Options& options, const Sizes& x);
+/// for options that make no sense. `known`: rows that such calls made for this problem, with other M and multiples; of
+/// the same tiles they are not made again.
+std::vector<Row> rows_that_fit(const Problem& problem, const Options& options, const Sizes& x,
+                               std::span<const Row> known = {});
 /// Makes a plan for a problem under some options.
 using Maker = std::function<Plan(const Problem&, const Options&)>;
 /// The plan, made by `make`, for the O and lse that a gradient starts from where they are not given. Throws what `make`

@@ -45,6 +45,14 @@ constexpr auto decided_costs() -> decltype(plan::Schedule::decided) {
   }
 }
 
+template <class Text>
+constexpr auto least_io() -> decltype(plan::Schedule::least_io) {
+  if constexpr (requires { &Text::least_io; })
+    return [](const Sizes& x) -> Io { return Text::least_io(x); };
+  else
+    return nullptr;
+}
+
 }  // namespace detail
 
 /// A schedule text as a value, for a plan::Registry. docs/adding-an-algorithm.md says what it must have. The value
@@ -93,6 +101,7 @@ plan::Schedule describe() {
         return std::make_unique<detail::PreparedText<Text>>(x, t);
       },
       .decided = detail::decided_costs<Text>(),
+      .least_io = detail::least_io<Text>(),
   };
 }
 

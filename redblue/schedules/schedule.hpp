@@ -80,6 +80,8 @@ struct Schedule {
   /// The costs of a run that decided this (language/machine.hpp); those above are then the most that any data cost: io
   /// and macs where every decision is the worst, footprint of any. Null: it asks for no decision.
   schedule::Costs (*decided)(const Sizes&, const Tiling&, const Decisions&) = nullptr;
+  /// At least what io says, whatever the tiling: a planner need not search a schedule that cannot win. Null: not said.
+  Io (*least_io)(const Sizes&) = nullptr;
 
   /// One run of what prepare() makes.
   void run(machine::Any& m, const Instances& x, const Tiling& t) const { prepare(x, t)->run(m); }

@@ -72,6 +72,11 @@ struct SparseBackward : Defaults {
            pair_gradients_io(x, t.dS) + sparse_query_gradients_cost(x).io(t.dQ) + sparse_key_gradients_cost(x).io(t.dK);
   }
   static Words macs(const Sizes& x, const Tiling&) { return x.nnz() * (Words(3) * x.d + Words(2) * x.d_v); }
+  /// Weights are written and read for dV, become dS in place, and are read for dQ and dK.
+  static Io least_io(const Sizes& x) {
+    const Words pairs = visible_pairs(x);
+    return Io().read(SlowArray::P, 4 * pairs).write(SlowArray::P, 2 * pairs);
+  }
   static IndexWords index(const Sizes& x, const Tiling& t) {
     return index_of_phases({sddmm_index(x, t.P), spmm_index(x, sparse_value_gradients_cost(x), t.dV, true),
                             sddmm_index(x, t.dS), spmm_index(x, sparse_query_gradients_cost(x), t.dQ, false),

@@ -73,6 +73,11 @@ struct SparseForward : Defaults {
            Io().write(SlowArray::S, x.nnz()).write(SlowArray::lse, x.n_q).read(SlowArray::lse, x.n_q);
   }
   static Words macs(const Sizes& x, const Tiling&) { return x.nnz() * (Words(x.d) + x.d_v); }
+  /// Scores are written once, and read once at least.
+  static Io least_io(const Sizes& x) {
+    const Words pairs = visible_pairs(x);
+    return Io().read(SlowArray::S, pairs).write(SlowArray::S, pairs);
+  }
   static IndexWords index(const Sizes& x, const Tiling& t) {
     return index_of_phases({sddmm_index(x, t.scores), spmm_index(x, output_cost(x), t.output, false)});
   }

@@ -74,6 +74,11 @@ struct SparseSpilledBackward : Defaults {
                .write(SlowArray::dV, Words(x.n_k) * x.d_v);
   }
   static Words macs(const Sizes& x, const Tiling&) { return x.nnz() * (Words(3) * x.d + Words(2) * x.d_v); }
+  /// dS is written once, and read once at least.
+  static Io least_io(const Sizes& x) {
+    const Words pairs = visible_pairs(x);
+    return Io().read(SlowArray::P, pairs).write(SlowArray::P, pairs);
+  }
   static IndexWords index(const Sizes& x, const Tiling& t) {
     return index_of_phases(
         {key_pass_index(x, t.Bc).words(), spmm_index(x, sparse_query_gradients_cost(x), t.dQ, false)});

@@ -81,6 +81,11 @@ struct SparseValuesBackward : Defaults {
                .write(SlowArray::dV, Words(x.n_k) * x.d_v);
   }
   static Words macs(const Sizes& x, const Tiling&) { return x.nnz() * (Words(3) * x.d + Words(2) * x.d_v); }
+  /// Weights are written, become dS in place, and are read for dQ and dK.
+  static Io least_io(const Sizes& x) {
+    const Words pairs = visible_pairs(x);
+    return Io().read(SlowArray::P, 3 * pairs).write(SlowArray::P, 2 * pairs);
+  }
   static IndexWords index(const Sizes& x, const Tiling& t) {
     return index_of_phases({sddmm_index(x, t.P), key_pass_index(x, t.Bc).words(),
                             spmm_index(x, sparse_query_gradients_cost(x), t.dQ, false),
