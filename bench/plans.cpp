@@ -1,6 +1,6 @@
 // Plans of least time for lengths that were not seen before (redblue/planner/recipes.hpp) beside those of the walk
-// through all tilings: how long both take, and what their plans take by the model of time. docs/time-model.md has the
-// figures.
+// through all tilings: how long both take, and what their plans take by the model of time; and how long plans of the
+// fewest words take, for fast memories of 3,000 to 1,000,000 words. docs/time-model.md has the figures.
 //   g++ -O2 -std=c++20 -I. bench/plans.cpp build/release/libredblue.a -lfmt -lpthread -o plans
 //   ./plans [PROBLEMS [THREADS [LONGEST [SEED]]]]
 // Times are those of the processor, for one thread, so that other work on the machine counts little.
@@ -85,7 +85,8 @@ int main(int argc, char** argv) {
   Draw draw(argc > 4 ? static_cast<unsigned>(std::atoi(argv[4])) : 1, longest);
   TimeOptions time{.hardware = this_machine(), .isa = best_isa(), .threads = threads};
   Recipes recipes;
-  std::vector<double> ratios, walks, kinds, classes, others;
+  std::vector<double> ratios, walks, kinds, classes, others, words;
+  std::mt19937 random(1);
   for (int i = 0; i < problems; ++i) {
     const auto [p, dtype] = draw();
     time.dtype = dtype;
@@ -104,6 +105,8 @@ int main(int argc, char** argv) {
     classes.push_back(us([&] { none.plan(other, {}, time); }));
     recipes.plan(p, {}, time);
     others.push_back(us([&] { quick = recipes.plan(p, {}, time); }));
+    const double M = std::exp(std::uniform_real_distribution<double>(std::log(3e3), std::log(1e6))(random));
+    words.push_back(us([&] { plan::make_plan(p, {.M = static_cast<index_t>(M)}); }));
     ratios.push_back(modelled_time(quick, time).total_s / modelled_time(walked, time).total_s);
     if (ratios.back() > 1.1)
       std::printf("%.3f: n_q = %lld, n_k = %lld, d = %lld: %s, walked %s\n", ratios.back(),
@@ -115,4 +118,8 @@ int main(int argc, char** argv) {
   print("first plan of a kind, us", kinds);
   print("first plan of another class of it, us", classes);
   print("plan of a class that was seen, us", others);
+  print("plan of the fewest words, us", words);
+  double all = 0;
+  for (const double us : words) all += us;
+  std::printf("plan of the fewest words, mean, us: %.4g\n", all / static_cast<double>(problems));
 }

@@ -1,6 +1,7 @@
 #include "redblue/planner/downhill.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <string>
 #include <utility>
@@ -97,12 +98,16 @@ class Downhill {
     for (plan::Row& row : list) time(row);
     return list;
   }
-  /// Goes from spot to spot while that makes the schedule faster; the spot where it ends, none where nothing fits.
-  std::optional<std::pair<Spot, plan::Row>> downhill(const Contender& from) {
+  /// Goes from spot to spot while that makes the schedule faster; the spot where it ends, none where nothing fits, or
+  /// where it begins with more than `factor` times the time of the fastest yet.
+  std::optional<std::pair<Spot, plan::Row>> downhill(const Contender& from, double factor) {
     Spot spot = from.spot;
-    if (lattice_.at(spot) == nullptr) spot = lattice_.first(0).value_or(spot);
     std::optional<plan::Row> best = row_at(spot, from.schedule);
-    if (!best) return std::nullopt;
+    if (!best) {  // with the largest share of M it may fit
+      spot = lattice_.first(0).value_or(spot);
+      best = row_at(spot, from.schedule);
+    }
+    if (!best || best->time->total_s > factor * least_s_) return std::nullopt;
     for (Spot next = spot;; spot = next) {
       for (std::size_t axis = 0; axis < spot.size(); ++axis)
         for (const int step : {-1, 1})
@@ -137,11 +142,14 @@ class Downhill {
  private:
   std::optional<plan::Row> row_at(const Spot& spot, std::string_view schedule) {
     const plan::Options* o = lattice_.at(spot);
-    return o == nullptr ? std::nullopt : row_of(*o, schedule);
+    if (o == nullptr) return std::nullopt;
+    const auto [found, fresh] = at_spots_.try_emplace({spot, schedule});
+    if (fresh) found->second = row_of(*o, schedule);
+    return found->second;
   }
   std::optional<plan::Row> row_of(plan::Options o, std::string_view schedule) {
     o.schedule = schedule;
-    std::vector<plan::Row> list = plan::rows_that_fit(problem_, o, x_);
+    std::vector<plan::Row> list = plan::rows_that_fit(problem_, o, x_, met_);
     if (list.empty()) return std::nullopt;
     time(list.front());
     return std::move(list.front());
@@ -151,7 +159,9 @@ class Downhill {
     if (const auto found = std::ranges::find_if(met_, same); found != met_.end()) {
       row.time = found->time;
     } else {
-      row.time = modeller_.time_of(row, operations_that_tell(problem_, threads_));
+      constexpr double kHopeless = 2;  // times the fastest yet: more than may win, as far as first operations tell
+      row.time = modeller_.quick_time_of(row, operations_that_tell(problem_, threads_), kHopeless * least_s_);
+      least_s_ = std::min(least_s_, row.time->total_s);
       met_.push_back(row);
     }
   }
@@ -161,7 +171,9 @@ class Downhill {
   Sizes x_;
   Modeller modeller_;
   Lattice lattice_;
+  std::map<std::pair<Spot, std::string_view>, std::optional<plan::Row>> at_spots_;
   std::vector<plan::Row> met_;
+  double least_s_ = HUGE_VAL;  ///< of these
 };
 
 }  // namespace
@@ -204,7 +216,7 @@ std::vector<Contender> contenders_for(const Problem& problem, const plan::Option
   if (rows.size() > kMost) rows.resize(kMost);
   std::vector<std::pair<double, Contender>> list;
   for (const auto& [row, spot] : rows)
-    if (const auto end = search.downhill({row.schedule, spot}))
+    if (const auto end = search.downhill({row.schedule, spot}, HUGE_VAL))
       list.emplace_back(std::min(row.time->total_s, end->second.time->total_s), Contender{row.schedule, end->first});
   if (list.empty()) return {};
   const double least = std::ranges::min_element(list, {}, [](const auto& c) { return c.first; })->first;
@@ -217,11 +229,12 @@ std::vector<Contender> contenders_for(const Problem& problem, const plan::Option
 std::optional<plan::Row> fastest_of(const std::vector<Contender>& contenders, const Problem& problem,
                                     const plan::Options& options, const TimeOptions& time) {
   constexpr double kClose = 1.05;
+  constexpr double kMayWin = 1.1;  // of the fastest yet, where it begins with the best tiles of its kind
   constexpr std::size_t kFinalists = 3;
   const CoreMemo memo;
   Downhill search(problem, options, time);
   for (const Contender& c : contenders)
-    if (search.downhill(c)) search.try_blocks(options, c.schedule);
+    if (search.downhill(c, kMayWin)) search.try_blocks(options, c.schedule);
   std::vector<plan::Row> finalists = search.met();
   if (finalists.empty()) return std::nullopt;
   keep_close(finalists, kClose, kFinalists);

@@ -69,9 +69,9 @@ class Modeller::Walks {
 
   const model::Rates& rates() const { return rates_; }
 
-  /// The row on its own, for all instances.
-  model::Time time_of(const plan::Row& row, std::size_t most) {
-    const Walk walk = walk_of(row, most > 0 ? most : most_operations(problem_));
+  /// The row on its own, for all instances. `hopeless_s`: of a walk in haste, the time from which on it ends early.
+  model::Time time_of(const plan::Row& row, std::size_t most, std::optional<double> hopeless_s = {}) {
+    const Walk walk = walk_of(row, most > 0 ? most : most_operations(problem_), hopeless_s);
     const double alone = walk.timed.time().work_s() * walk.times;
     // The last of sequences of mixed lengths begins a round of its own, however short it is.
     const auto copies = static_cast<index_t>(std::ceil(std::clamp(walk.times - 1e-6, 1.0, 1e15)));
@@ -215,41 +215,64 @@ class Modeller::Walks {
     return Patterns(std::move(list));
   }
 
-  Walk walk_of(const plan::Row& row, std::size_t most) {
+  Walk walk_of(const plan::Row& row, std::size_t most, std::optional<double> hopeless_s) {
     plan::Plan part;
     part.problem = head_for(row);
     part.rows = {row};
-    const double macs = row.flops.to_double() / 2,
-                 head_macs = row.algorithm->macs(part.problem.sizes(), row.tiling).to_double();
-    if (row.algorithm->traits.lists_pairs) most *= kMorePairs;
-    for (double left = 1;;) {  // share of one head that is walked
-      model::Timed timed(rates_, most, !part.problem.patterns.empty());
+    const Sizes head = part.problem.sizes();
+    const double macs = row.flops.to_double() / 2, head_macs = row.algorithm->macs(head, row.tiling).to_double();
+    const bool lists_pairs = row.algorithm->traits.lists_pairs;
+    if (lists_pairs) most *= kMorePairs;
+    double left = 1;  // share of one head that is walked
+    /// Goes on with such a share of the part; returns the share it has become.
+    const auto walk_less = [&](double share) {
+      Problem smaller = part.problem;
+      double shrunk = shrink(smaller, share);
+      smaller.patterns = part_for(part.problem, smaller.n_q, smaller.n_k);
+      bool takes = !lists_pairs || has_pattern(smaller.sizes());
+      if (!takes) {  // a part that is a mask
+        smaller.patterns = part_for(part.problem, smaller.n_q, smaller.n_k, true);
+        takes = has_pattern(smaller.sizes());
+      }
+      if (takes)
+        part.problem = smaller;
+      else
+        shrunk = 1;
+      left *= shrunk;
+      part.rows = {for_keys(row, static_cast<double>(part.problem.n_k) / static_cast<double>(problem_.n_k))};
+      return shrunk;
+    };
+    const double blocks = blocks_of(row, head), operations = hopeless_s ? operations_[row.schedule] * blocks : 0;
+    if (operations > static_cast<double>(most)) walk_less(share_of(static_cast<double>(most) / operations));
+    while (true) {
+      model::Timed timed(rates_, most, !part.problem.patterns.empty(),
+                         hopeless_s ? *hopeless_s * time_.threads / macs : HUGE_VAL);
       try {
         machine::Any any(timed);
         run_on(any, part);
+        operations_[row.schedule] = static_cast<double>(timed.operations()) / (left * blocks);
         if (timed.macs() == 0) return {timed, independent_, 1};
         return {timed, macs / timed.macs(), head_macs / timed.macs()};
       } catch (const model::Timed::TooMany&) {
+        if (timed.is_hopeless()) return {timed, macs / timed.macs(), head_macs / timed.macs()};
         const double reached = std::min(1.0, timed.macs() / (left * head_macs));
-        Problem smaller = part.problem;
         // Before the first product it is not known how far a smaller part would come.
-        double shrunk = shrink(smaller, reached > 0 ? std::clamp(reached, 1e-9, 0.5) : kUnknownShare);
-        smaller.patterns = part_for(part.problem, smaller.n_q, smaller.n_k);
-        const bool lists_pairs = row.algorithm->traits.lists_pairs;
-        bool takes = !lists_pairs || has_pattern(smaller.sizes());
-        if (!takes) {  // a part that is a mask
-          smaller.patterns = part_for(part.problem, smaller.n_q, smaller.n_k, true);
-          takes = has_pattern(smaller.sizes());
-        }
-        if (takes)
-          part.problem = smaller;
-        else
-          shrunk = 1;
-        if (shrunk == 1) most *= 2;  // there is no smaller problem
-        left *= shrunk;
-        part.rows = {for_keys(row, static_cast<double>(part.problem.n_k) / static_cast<double>(problem_.n_k))};
+        if (walk_less(reached > 0 ? share_of(reached) : kUnknownShare) == 1) most *= 2;  // there is no smaller problem
       }
     }
+  }
+  /// The share of a part that is walked where a walk of all would come so far: half of it at most.
+  static double share_of(double reached) { return std::clamp(reached, 1e-9, 0.5); }
+  /// Into how many blocks the tiles of a row cut a head: it takes some operations for each.
+  static double blocks_of(const plan::Row& row, const Sizes& head) {
+    double blocks = 1;
+    for (const schedule::TileSize& k : row.tiling) {
+      const schedule::TileSizeRange& range = row.algorithm->tile_size(k.name);
+      if (range.along == nullptr || range.least == 0)
+        continue;  // it says how many stay, not how many there are at a time
+      blocks *= static_cast<double>(ceil_div(head.*range.along, std::max<index_t>(1, k.value)));
+    }
+    return blocks;
   }
   /// The problem as one whose patterns alone say who sees whom, with queries and keys numbered as a run takes them: a
   /// part of it is then one of the run.
@@ -386,6 +409,7 @@ class Modeller::Walks {
   model::Rates rates_;
   double tensor_bytes_ = 0;
   double copies_s_ = 0;  ///< of inputs and outputs, where the run takes queries and keys in an order of their own
+  std::map<std::string_view, double> operations_;  ///< for each block of a head, in the last walk of each schedule
   std::array<std::optional<Problem>, 2> heads_{};  ///< one_head for other schedules, and for those of patterns alone
   std::map<std::tuple<const RunLists*, index_t, index_t, bool>, Patterns> parts_;  ///< of patterns, made by part_of
 };
@@ -396,6 +420,9 @@ Modeller::~Modeller() = default;
 
 const model::Rates& Modeller::rates() const { return walks_->rates(); }
 model::Time Modeller::time_of(const plan::Row& row, std::size_t most) { return walks_->time_of(row, most); }
+model::Time Modeller::quick_time_of(const plan::Row& row, std::size_t most, double hopeless_s) {
+  return walks_->time_of(row, most, hopeless_s);
+}
 
 model::Time modelled_time(const plan::Plan& plan, const TimeOptions& time) {
   model::Time t = Modeller(plan.problem, plan.options, time).time_of(plan.row());

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <memory>
 #include <type_traits>
 
 #include "redblue/language/error.hpp"
@@ -96,19 +98,22 @@ void Recipes::Recipe::choose(const std::vector<Contender>& contenders, const Pro
   }
   if (std::ranges::all_of(in_class, [](index_t n) { return n == 0; })) return;
   const std::vector<Problem> others = others_like(one);
+  std::vector<std::unique_ptr<Modeller>> modellers;
+  modellers.reserve(others.size());
+  for (const Problem& other : others) modellers.push_back(std::make_unique<Modeller>(other, options, time));
   std::optional<double> least;
   std::vector<index_t> best = in_class;
   const auto consider = [&](std::vector<index_t> some) {
     blocks = std::move(some);
     double seconds = 0;
-    for (const Problem& other : others) {
-      const Sizes x = other.sizes();
+    for (std::size_t k = 0; k < others.size(); ++k) {
+      const Sizes x = others[k].sizes();
       const plan::Tiling tiles = tiles_for(x);
       if (!schedule->allows(x, tiles)) return;
-      const std::vector<plan::Row> rows = plan::rows_that_fit(other, with_tiles(options, schedule->name, tiles), x);
+      const std::vector<plan::Row> rows = plan::rows_that_fit(others[k], with_tiles(options, schedule->name, tiles), x);
       if (rows.empty()) return;
-      seconds +=
-          Modeller(other, options, time).time_of(rows.front(), operations_that_tell(other, time.threads)).total_s;
+      const std::size_t operations = operations_that_tell(others[k], time.threads);
+      seconds += modellers[k]->quick_time_of(rows.front(), operations, HUGE_VAL).total_s;
     }
     if (least && *least <= seconds) return;
     least = seconds;
@@ -121,7 +126,7 @@ void Recipes::Recipe::choose(const std::vector<Contender>& contenders, const Pro
       without[i] = 0;
       consider(std::move(without));
     }
-  blocks = best;
+  blocks = least ? best : std::vector<index_t>(tiling.size(), 0);  // the longest do not fit into tiles that span them
 }
 
 std::size_t Recipes::size() const { return recipes_.size(); }

@@ -1,4 +1,7 @@
 #pragma once
+#include <algorithm>
+#include <array>
+#include <cmath>
 #include <cstddef>
 #include <optional>
 #include <type_traits>
@@ -16,12 +19,13 @@ namespace redblue::model {
 /// nothing. A composite kernel is one implementation: its parts pay for no passes.
 class Timed : public MachineFace<Timed> {
  public:
-  /// Thrown when a schedule has more operations than `most`.
+  /// Thrown when a schedule has more operations than `most`, or is hopeless.
   struct TooMany {};
 
-  /// `pattern`: is there one?
-  Timed(const Rates& rates, std::size_t most, bool pattern = false)
-      : rates_(rates), without_bf16_(rates.without_bf16()), most_(most), pattern_(pattern) {}
+  /// `pattern`: is there one? hopeless_s: the seconds of a multiply-add, with all that goes with it, that the first
+  /// operations may take.
+  Timed(const Rates& rates, std::size_t most, bool pattern = false, double hopeless_s = HUGE_VAL)
+      : rates_(rates), without_bf16_(rates.without_bf16()), most_(most), pattern_(pattern), hopeless_s_(hopeless_s) {}
 
   index_t open(SlowArray, Shape s, Layout layout) {
     tiles_.push_back({words_of(s, layout), s.rows, layout});
@@ -91,6 +95,8 @@ class Timed : public MachineFace<Timed> {
     span_ = before + longest;
   }
 
+  std::size_t operations() const { return operations_; }
+  bool is_hopeless() const { return work_.macs > 0 && work_.seconds() > hopeless_s_ * work_.macs; }
   /// Time of one worker, without transfer.
   Time time() const { return {.compute_s = work_.compute_s, .exp_s = work_.exp_s, .pass_s = work_.pass_s}; }
   double span() const { return span_; }                        ///< least seconds, with any number of workers
@@ -210,10 +216,17 @@ class Timed : public MachineFace<Timed> {
   void copy(const Block& b) {
     call();
     const double words = static_cast<double>(b.shape.words());
-    pass(pass_seconds(rates_, words, words * rates_.word_bytes));
+    auto known = std::ranges::find(copies_, words, &Copy::words);
+    if (known == copies_.end()) {
+      std::ranges::rotate(copies_, copies_.end() - 1);
+      known = copies_.begin();
+      *known = {words, pass_seconds(rates_, words, words * rates_.word_bytes)};
+    }
+    pass(known->seconds);
   }
   void call() {
-    if (++operations_ > most_) throw TooMany{};
+    constexpr std::size_t kFirst = 64;
+    if (++operations_ > most_ || (operations_ == kFirst && is_hopeless())) throw TooMany{};
     pass(kCallSeconds);
   }
   /// What is no kernel's.
@@ -313,9 +326,14 @@ class Timed : public MachineFace<Timed> {
   Rates without_bf16_;
   std::size_t most_;
   bool pattern_;
+  double hopeless_s_;
   std::size_t operations_ = 0;
   Work work_;
   CallMemo memo_;
+  struct Copy {
+    double words, seconds;
+  };
+  std::array<Copy, 4> copies_{};  ///< the last ones met: most have few sizes
   // What the call that is added does with scores:
   Shape scores_;
   bool is_placed_ = false;  ///< do they lie somewhere?

@@ -99,8 +99,8 @@ index_t unfinished_width(const Options& o, Operation op, SlowArray a) {
 schedule::Prices prices_of(const Options& o, Operation op) {
   schedule::Prices price;
   const auto write = static_cast<index_t>(std::llround(o.write_cost * kCostUnit));
+  const bool bytes = minimises_bytes(o);
   for (std::size_t a = 0; a < kSlowArrays; ++a) {
-    const bool bytes = minimises_bytes(o);
     const Words width = bytes ? o.width[a] : 1;
     const Words unfinished = bytes ? unfinished_width(o, op, static_cast<SlowArray>(a)) : 1;
     price.read[a] = unfinished * kCostUnit + (unfinished - width) * write;

@@ -101,6 +101,16 @@ TEST(Recipes, DoNotDependOnWhatWasAskedBefore) {
   EXPECT_EQ(up.size(), 2);  // 256 to 383, 384 to 511
 }
 
+/// Tiles that span 384 queries and keys fit, such that span 450 do not: they keep their sizes, and nothing is walked.
+TEST(Recipes, KeepTilesWhereLongerOnesDoNotFit) {
+  Problem p = of(450, 450, 12);
+  p.d = p.d_v = 128;
+  plan::Options o;
+  o.M = 65536;
+  Recipes recipes;
+  EXPECT_NE(recipes.plan(p, o, on_one_core()).reason.find("which stand for these lengths"), std::string::npos);
+}
+
 TEST(Recipes, MaskedLengthsOfOneClassKeepWhichIsLonger) {
   for (const auto& [n_q, n_k] : {std::pair<index_t, index_t>{300, 310}, {310, 300}}) {
     Problem p = of(n_q, n_k);
