@@ -23,6 +23,7 @@ ROOMS = [
     "planner",    # the choice of schedule and tiles, for words or time
     "runtime",    # run, count, outline
     "verify",     # oracle, claims
+    "pebbling",   # the red-blue pebble game on graphs of single words
     "methods",    # published approximations
     "c_api",      # the C interface
 ]
