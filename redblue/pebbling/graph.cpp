@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "redblue/language/error.hpp"
+#include "redblue/pebbling/formula.hpp"
 
 namespace redblue::pebbling {
 namespace {
@@ -19,7 +20,7 @@ struct OpTraits {
   std::size_t fewest_parents;
   std::size_t most_parents;
 };
-constexpr std::array<OpTraits, 11> kOps = {{{"input", 0, 0},
+constexpr std::array<OpTraits, 13> kOps = {{{"input", 0, 0},
                                             {"unknown", 1, kAnyNumber},
                                             {"sum", 1, kAnyNumber},
                                             {"difference", 2, 2},
@@ -29,13 +30,16 @@ constexpr std::array<OpTraits, 11> kOps = {{{"input", 0, 0},
                                             {"maximum", 1, kAnyNumber},
                                             {"exp", 1, 2},
                                             {"log", 1, 1},
-                                            {"copy", 1, 1}}};
+                                            {"copy", 1, 1},
+                                            {"constant", 0, 0},
+                                            {"formula", 1, kAnyNumber}}};
 
 const OpTraits& traits_of(Op op) { return kOps[static_cast<std::size_t>(op)]; }
 
 std::string numbers_of_parents(const OpTraits& op) {
   if (op.most_parents == kAnyNumber) return "one or more parents";
   if (op.most_parents == 1) return "1 parent";
+  if (op.most_parents == 0) return "no parents";
   if (op.fewest_parents == op.most_parents) return fmt::format("{} parents", op.most_parents);
   return fmt::format("{} to {} parents", op.fewest_parents, op.most_parents);
 }
@@ -59,12 +63,16 @@ std::optional<Op> find_op(std::string_view name) {
 
 double evaluate(Op op, double k, std::span<const double> parents) {
   check_number_of_parents(op, parents.size());
+  if (op == Op::constant) return k;
   double value = parents[0];
   const auto rest = parents.subspan(1);
   switch (op) {
     case Op::input:
     case Op::unknown:
-      throw Error("the graph does not say what its nodes compute");
+    case Op::formula:
+      throw Error("the operation does not say what its nodes compute");
+    case Op::constant:
+      return k;
     case Op::sum:
       for (const double x : rest) value += x;
       return value;
@@ -98,6 +106,7 @@ Node Graph::append(Op op, std::string name, double k) {
   constants_.push_back(k);
   outputs_.push_back(false);
   names_.push_back(std::move(name));
+  formula_of_.push_back(0);
   first_parent_.push_back(parents_.size());
   return static_cast<Node>(ops_.size() - 1);
 }
@@ -116,6 +125,19 @@ Node Graph::add(Op op, std::span<const Node> parents, std::string name, double k
   }
   parents_.insert(parents_.end(), parents.begin(), parents.end());
   return append(op, std::move(name), k);
+}
+
+Node Graph::add_formula(std::span<const Node> parents, const std::string& formula, std::string name) {
+  if (!known_formulas_.contains(formula)) check_formula(formula, parents.size());
+  const Node v = add(Op::formula, parents, std::move(name));
+  const auto [known, is_new] = known_formulas_.try_emplace(formula, static_cast<std::uint32_t>(formulas_.size()));
+  if (is_new) formulas_.push_back(formula);
+  formula_of_[v] = known->second;
+  return v;
+}
+
+double Graph::evaluate(Node v, std::span<const double> parents) const {
+  return op(v) == Op::formula ? evaluate_formula(formula(v), parents) : pebbling::evaluate(op(v), constant(v), parents);
 }
 
 void Graph::mark_output(Node v) {

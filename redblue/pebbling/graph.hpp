@@ -2,6 +2,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -29,12 +30,15 @@ enum class Op : std::uint8_t {
   exp,           ///< exp(k a), exp(k a - b) if there is b
   log,           ///< log(a)
   copy,          ///< a
+  constant,      ///< k: it has no parents, and is computed at any time
+  formula,       ///< what its formula says (formula.hpp)
 };
 std::string_view name_of(Op op);
 /// The operation of that name.
 std::optional<Op> find_op(std::string_view name);
 
-/// The value of a node, in fp64. Throws Error for input and unknown.
+/// The value of a node, in fp64. Throws Error for input and unknown, and for formula, whose nodes Graph::evaluate
+/// knows.
 double evaluate(Op op, double k, std::span<const double> parents);
 
 /// A graph whose nodes are numbered so that parents come before their children: it has no cycle, by its making.
@@ -48,6 +52,10 @@ class Graph {
   Node add(Op op, std::initializer_list<Node> parents, std::string name = {}, double k = 1) {
     return add(op, std::span<const Node>(parents.begin(), parents.size()), std::move(name), k);
   }
+  /// A node that this formula of its parents gives (formula.hpp). Throws Error as add does, and if it is no formula of
+  /// so many parents.
+  Node add_formula(std::span<const Node> parents, const std::string& formula, std::string name = {});
+  void rename(Node v, std::string name) { names_[v] = std::move(name); }
   /// The value of this node is asked for: at the end it has a blue pebble.
   void mark_output(Node v);
 
@@ -56,6 +64,10 @@ class Graph {
   std::size_t edges() const { return parents_.size(); }
   Op op(Node v) const { return ops_[v]; }
   double constant(Node v) const { return constants_[v]; }
+  /// Its formula; empty if its operation says what it computes.
+  const std::string& formula(Node v) const { return formulas_[formula_of_[v]]; }
+  /// The value of the node, given those of its parents, in fp64. Throws Error for input and unknown.
+  double evaluate(Node v, std::span<const double> parents) const;
   const std::string& name(Node v) const { return names_[v]; }
   bool is_input(Node v) const { return ops_[v] == Op::input; }
   bool is_output(Node v) const { return outputs_[v]; }
@@ -71,6 +83,9 @@ class Graph {
   std::vector<double> constants_;
   std::vector<bool> outputs_;
   std::vector<std::string> names_;
+  std::vector<std::string> formulas_{std::string()};  ///< each once
+  std::map<std::string, std::uint32_t> known_formulas_;
+  std::vector<std::uint32_t> formula_of_;
   std::vector<std::size_t> first_parent_{0};
   std::vector<Node> parents_;
 };
