@@ -83,7 +83,8 @@ void Referee::write(const Move& move) {
 }
 
 void Referee::compute(const Move& move) {
-  if (rules_.compute == Rules::Compute::partial) fail(move, "with partial computations edges are computed, by update");
+  if (rules_.compute == Rules::Compute::partial && !graph_.parents(move.node).empty())
+    fail(move, "with partial computations edges are computed, by update");
   require_computable(move);
   require_parents(move);
   require_room(move);

@@ -58,7 +58,7 @@ TEST(Graph, operations_have_values) {
   EXPECT_EQ(value(Op::exp, 2, {0.5, 3}), std::exp(-2.0));
   EXPECT_EQ(value(Op::log, 1, {2}), std::log(2.0));
   EXPECT_EQ(value(Op::copy, 1, {2}), 2);
-  EXPECT_EQ(refusal_of([&] { value(Op::unknown, 1, {2}); }), "the graph does not say what its nodes compute");
+  EXPECT_EQ(refusal_of([&] { value(Op::unknown, 1, {2}); }), "the operation does not say what its nodes compute");
 }
 
 TEST(Graph, finds_operations_by_name) {

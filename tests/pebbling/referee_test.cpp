@@ -7,7 +7,6 @@
 #include <set>
 
 #include "pebbling/graphs.hpp"
-#include "support/many_cases.hpp"
 #include "support/refusal.hpp"
 
 namespace redblue::test {
@@ -163,7 +162,7 @@ struct Model {
 
   std::set<Node> parents(Node v) const { return {g.parents(v).begin(), g.parents(v).end()}; }
   bool whole(Node v) const {
-    if (rules.compute != Rules::Compute::partial) return g.is_input(v) || computed.contains(v);
+    if (rules.compute != Rules::Compute::partial || g.parents(v).empty()) return g.is_input(v) || computed.contains(v);
     for (const Node p : parents(v))
       if (!done.contains({p, v})) return false;
     return true;
@@ -185,7 +184,7 @@ struct Model {
     std::set<Node>& mine = red[m.processor];
     const std::set<Node> from = parents(m.node);
     const bool all_red = std::includes(mine.begin(), mine.end(), from.begin(), from.end());
-    const bool may_compute = !from.empty() && all_red && (rules.recompute || !computed.contains(m.node));
+    const bool may_compute = !g.is_input(m.node) && all_red && (rules.recompute || !computed.contains(m.node));
     switch (m.kind) {
       case Kind::read:
         if (!blue.contains(m.node)) return false;
@@ -197,7 +196,7 @@ struct Model {
         blue.insert(m.node);
         return mine.contains(m.node);
       case Kind::compute:
-        if (rules.compute == Rules::Compute::partial || !may_compute) return false;
+        if ((rules.compute == Rules::Compute::partial && !from.empty()) || !may_compute) return false;
         mine.insert(m.node);
         if (mine.size() > M) return false;
         computed.insert(m.node);
