@@ -64,7 +64,7 @@ class Online {
   }
 
  private:
-  /// Of sums of two, a tree and a k-ary sum are chains.
+  /// A tree and a k-ary sum of two terms are chains.
   Sums two_terms() const { return b_.x.sums == Sums::fma ? Sums::fma : Sums::chain; }
   Node rescaled(Node alpha, Node l, Node p) {
     if (b_.x.sums == Sums::fma) return b_.graph.add(Op::multiply_add, {p, alpha, l});

@@ -19,7 +19,7 @@ struct Parameter {
   std::string_view what;
   std::string_view standard;  ///< where none is given; empty: one must be given
 };
-/// Of all families, each once.
+/// The parameters of all families, each once.
 std::span<const Parameter> parameters();
 
 /// Values of parameters by name, as texts.

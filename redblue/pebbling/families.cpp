@@ -7,7 +7,7 @@
 namespace redblue::pebbling {
 namespace {
 
-/// Of a power beyond 2^60 a number that is smaller, and beyond 2^60, too.
+/// Where the power is beyond 2^60, the result is a smaller number that is beyond it, too.
 Words to_the_power(Words base, Words exponent) {
   Words result = 1;
   for (Words k = 0; k < exponent && base != 1 && result <= Words(index_t{1} << 60); k += 1) result = result * base;

@@ -39,7 +39,7 @@ Graph gemm(Node m, Node k, Node n, Sums sums);
 Words gemm_nodes(Words m, Words k, Words n, Sums sums);
 
 /// C = A B of matrices of 2^levels rows and columns, by Strassen's seven products at every level, with sums of two
-/// words. Of level 0 it is one product.
+/// words. With no level it is one product.
 Graph strassen(Node levels);
 Words strassen_nodes(Words levels);
 

@@ -53,7 +53,7 @@ class Graph {
     return add(op, std::span<const Node>(parents.begin(), parents.size()), std::move(name), k);
   }
   /// A node that this formula of its parents gives (formula.hpp). Throws Error as add does, and if it is no formula of
-  /// so many parents.
+  /// these parents.
   Node add_formula(std::span<const Node> parents, const std::string& formula, std::string name = {});
   void rename(Node v, std::string name) { names_[v] = std::move(name); }
   /// The value of this node is asked for: at the end it has a blue pebble.

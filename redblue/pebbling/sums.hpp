@@ -30,7 +30,7 @@ Node add_products(Graph& g, Sums sums, std::span<const Factors> terms, const std
 /// The sum of these, of which there is at least one: of one, that node, as it is.
 Node add_sum(Graph& g, Sums sums, std::span<const Node> terms, const std::string& name);
 
-/// The nodes that these add for so many terms.
+/// The number of nodes that these add for this number of terms.
 Words products_nodes(Sums sums, Words terms);
 Words sum_nodes(Sums sums, Words terms);
 
