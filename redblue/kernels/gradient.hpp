@@ -16,7 +16,7 @@ struct AddNormalised {
   template <class T>
   void run(View<T> f, View<const T> A, View<const T> lse) const {
     for (index_t i = 0; i < A.rows(); ++i) {
-      const T weight = std::exp(-lse[i]);
+      const T weight = exp(-lse[i]);
       for (index_t j = 0; j < A.cols(); ++j) f(i, j) += weight * A(i, j);
     }
   }

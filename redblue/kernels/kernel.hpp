@@ -25,6 +25,13 @@
 /// is.
 namespace redblue::kernel {
 
+// Kernels call these without std, so that a type of words may bring its own.
+using std::abs;
+using std::exp;
+using std::log;
+using std::signbit;
+using std::tanh;
+
 namespace detail {
 template <class F, std::size_t... I>
 constexpr decltype(auto) spread(F&& f, const auto& list, std::index_sequence<I...>) {

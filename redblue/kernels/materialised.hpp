@@ -88,7 +88,7 @@ struct BlockSoftmax {
       raise_max<T>(mx, S, i);
       const T sum = sum_of<T>(S.cols(), [&](index_t j) { return S(i, j) = exp_shifted(S(i, j), mx); });
       for (index_t j = 0; j < S.cols() && sum != T(0); ++j) S(i, j) /= sum;
-      ln[i] = mx == kMinusInf<T> ? mx : mx + std::log(sum);
+      ln[i] = mx == kMinusInf<T> ? mx : mx + log(sum);
     }
   }
 };
@@ -117,7 +117,7 @@ struct MergeLse {
     for (index_t i = 0; i < ln.rows(); ++i) {
       const T one = alpha[i], other = ln[i], top = max_or_nan(one, other);
       const T a = exp_shifted(one, top), b = exp_shifted(other, top);
-      ln[i] = top == kMinusInf<T> ? top : top + std::log(a + b);
+      ln[i] = top == kMinusInf<T> ? top : top + log(a + b);
       alpha[i] = one == kMinusInf<T> ? none : a / (a + b);
       beta[i] = other == kMinusInf<T> ? none : b / (a + b);
     }
@@ -200,7 +200,7 @@ struct UnshiftedExp {
   template <class T>
   void run(View<T> t) const {
     for (index_t i = 0; i < t.rows(); ++i)
-      for (index_t j = 0; j < t.cols(); ++j) t(i, j) = std::exp(static_cast<T>(scale) * t(i, j));
+      for (index_t j = 0; j < t.cols(); ++j) t(i, j) = exp(static_cast<T>(scale) * t(i, j));
   }
 };
 
@@ -224,7 +224,7 @@ struct Log {
   static constexpr index_t macs(Shape) { return 0; }
   template <class T>
   void run(View<T> l) const {
-    for (index_t r = 0; r < l.rows(); ++r) l[r] = std::log(l[r]);
+    for (index_t r = 0; r < l.rows(); ++r) l[r] = log(l[r]);
   }
 };
 
@@ -240,7 +240,7 @@ struct DivideAccumulate {
   static constexpr index_t exponentials(Shape, Shape A, Shape, Shape) { return A.words(); }
   template <class T>
   void run(View<T> O, View<const T> A, View<const T> lse, View<const T> V) const {
-    add_product(O, V, [&](index_t i, index_t j) { return A(i, j) * std::exp(-lse[i]); });
+    add_product(O, V, [&](index_t i, index_t j) { return A(i, j) * exp(-lse[i]); });
   }
 };
 

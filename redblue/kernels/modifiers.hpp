@@ -24,7 +24,7 @@ struct Softcapped {
 template <class T>
 Softcapped<T> softcapped(T s, T softcap) {
   if (!(softcap > 0)) return {s, T(1)};
-  const T t = std::tanh(s / softcap);
+  const T t = tanh(s / softcap);
   return {softcap * t, T(1) - t * t};
 }
 
@@ -89,7 +89,7 @@ struct SoftcapGradient {
       place.for_seen(i, dS.cols(), [&](Range seen) {
         for (index_t j = seen.begin; j < seen.end; ++j) {
           if (P(i, j) == T(0)) continue;  // dS is 0
-          const T score = std::log(P(i, j)) + (lse[i] - bias_of<T>(bias, i, j)) + slope * modify.distance<T>(i, j);
+          const T score = log(P(i, j)) + (lse[i] - bias_of<T>(bias, i, j)) + slope * modify.distance<T>(i, j);
           const T t = score / cap;
           dS(i, j) *= t * t > T(1) ? T(0) : T(1) - t * t;
         }
@@ -196,7 +196,7 @@ struct AddSinks {
       if (top == kMinusInf<T>) continue;
       const T keys = exp_shifted(ln[r], top), all = keys + exp_shifted(sink, top);
       for (index_t j = 0; j < P.cols(); ++j) P(r, j) *= keys / all;
-      ln[r] = top + std::log(all);
+      ln[r] = top + log(all);
     }
   }
 };
@@ -247,7 +247,7 @@ struct AddSinkGradients {
   void run(View<T> dSinks, View<const T> sinks, View<const T> lse, View<const T> D) const {
     for (index_t r = 0; r < lse.words(); ++r) {
       const index_t h = (row + r) % sinks.words();
-      if (sinks[h] != kMinusInf<T> && D[r] != T(0)) dSinks[h] -= std::exp(sinks[h] - lse[r]) * D[r];
+      if (sinks[h] != kMinusInf<T> && D[r] != T(0)) dSinks[h] -= exp(sinks[h] - lse[r]) * D[r];
     }
   }
 };
@@ -291,7 +291,7 @@ struct AddSinkBiasGradient {
   void run(View<T> dBias, View<const T> sinks, View<const T> lse, View<const T> D) const {
     for (index_t r = 0; r < lse.rows(); ++r) {
       const T sink = sinks[(row + r) % sinks.words()];
-      if (sink != kMinusInf<T> && D[r] != T(0)) dBias(r, 0) += std::exp(sink - lse[r]) * D[r];
+      if (sink != kMinusInf<T> && D[r] != T(0)) dBias(r, 0) += exp(sink - lse[r]) * D[r];
     }
   }
 };

@@ -258,7 +258,7 @@ struct PairSoftmax : OnPairs {
                       return word = exp_shifted(word, most);
                     });
       for (index_t k = pairs.begin; k < pairs.end && sum != T(0); ++k) tile[k] /= sum;
-      lse[r] = most == kMinusInf<T> ? most : most + std::log(sum);
+      lse[r] = most == kMinusInf<T> ? most : most + log(sum);
     });
   }
 };

@@ -28,7 +28,7 @@ inline auto parameters_of_place(Place& p) {
 /// exp(x - shift), 0 where x is -inf: the guard against (-inf) - (-inf).
 template <class T>
 T exp_shifted(T x, T shift) {
-  return x == kMinusInf<T> ? T(0) : std::exp(x - shift);
+  return x == kMinusInf<T> ? T(0) : exp(x - shift);
 }
 
 /// max(a, b), NaN if b is.
@@ -188,7 +188,7 @@ struct LogSum {
   template <class T>
   void run(View<T> m, View<const T> l) const {
     for (index_t r = 0; r < m.rows(); ++r)
-      if (l[r] != T(0)) m[r] += std::log(l[r]);
+      if (l[r] != T(0)) m[r] += log(l[r]);
   }
 };
 

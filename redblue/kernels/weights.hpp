@@ -11,7 +11,7 @@ namespace redblue::kernel {
 /// The largest possible s - lse: 0, up to rounding. For a large |lse| the rounding error has no bound.
 template <class T>
 T largest_exponent(T lse) {
-  return std::abs(lse) > kFar<T> ? T(0) : std::numeric_limits<T>::infinity();
+  return abs(lse) > kFar<T> ? T(0) : std::numeric_limits<T>::infinity();
 }
 
 /// What the softmax takes from the scores of a row: its lse. A row whose lse is -inf has seen no key: shifted by +inf,
@@ -34,10 +34,10 @@ T weight(Score score, T s, T lse) {
   switch (score) {
     case Score::softmax: {
       const T x = s - shift_of(lse);
-      return std::exp(x > largest_exponent(lse) ? T(0) : x);
+      return exp(x > largest_exponent(lse) ? T(0) : x);
     }
     case Score::sigmoid:
-      return T(1) / (T(1) + std::exp(-s));
+      return T(1) / (T(1) + exp(-s));
     case Score::relu:
       return s > T(0) || s != s ? s : T(0);
     case Score::identity:
@@ -57,7 +57,7 @@ T score_gradient(Score score, T p, T dP, T D) {
     case Score::relu:
       return p > T(0) ? dP : T(0);
     case Score::identity:
-      return p == T(0) && std::signbit(p) ? T(0) : dP;
+      return p == T(0) && signbit(p) ? T(0) : dP;
   }
   return dP;
 }

@@ -1,0 +1,158 @@
+#include "redblue/pebbling/settle.hpp"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+namespace redblue::pebbling {
+namespace {
+
+/// Adds the expressions that s is made of, itself too: those that are held, or those that are not.
+void collect(Symbol s, const Holders& from, bool held, std::set<Expr>& into) {
+  if (s.is_known() || into.contains(s.expr())) return;
+  const bool is_held = from.contains(s.expr());
+  if (is_held == held) into.insert(s.expr());
+  if (is_held) return;
+  for (const Symbol& a : Expressions::now()[s.expr()].args) collect(a, from, held, into);
+}
+std::set<Expr> parents_of(Symbol s, const Holders& from) {
+  std::set<Expr> parents;
+  collect(s, from, true, parents);
+  return parents;
+}
+
+class Settling {
+ public:
+  Settling(Board& board, std::vector<Target>& targets, Holders& from, std::vector<Expr> ending)
+      : board_(board), targets_(targets), from_(from), ending_(ending.begin(), ending.end()) {
+    for (std::size_t t = 0; t < targets_.size(); ++t) open_.push_back(t);
+  }
+
+  void run() {
+    release_unneeded(std::set<Expr>(ending_));
+    while (!open_.empty())
+      if (!one_in_place() && !one_beside() && !part_in_place() && !new_part()) settle_one(open_.front(), kNoExpr);
+    release_unneeded(std::set<Expr>(ending_));
+    for (const Expr e : results_) from_.erase(e);
+  }
+
+ private:
+  Symbol value_of(std::size_t t) const { return targets_[t].value; }
+  bool is_needed(Expr old) const {
+    return std::ranges::any_of(open_, [&](std::size_t t) { return !is_computable(value_of(t), from_, old); });
+  }
+  void release_unneeded(const std::set<Expr>& candidates) {
+    for (const Expr e : candidates) {
+      if (!ending_.contains(e) || is_needed(e)) continue;
+      board_.release(from_.at(e));
+      forget(e);
+    }
+  }
+  void forget(Expr e) {
+    from_.erase(e);
+    ending_.erase(e);
+  }
+
+  /// An old value that nobody needs once s is there; s is that of this target, or else a part.
+  Expr victim_of(Symbol s, std::size_t target) {
+    const std::set<Expr> parents = parents_of(s, from_);
+    const bool is_new = !s.is_known() && s.k() == 1 && from_.try_emplace(s.expr(), kNoNode).second;
+    const auto found = std::ranges::find_if(parents, [&](Expr e) {
+      return ending_.contains(e) && std::ranges::all_of(open_, [&](std::size_t t) {
+               return t == target || is_computable(value_of(t), from_, e);
+             });
+    });
+    if (is_new) from_.erase(s.expr());
+    return found == parents.end() ? kNoExpr : *found;
+  }
+
+  /// A target that takes the pebble of an old value.
+  bool one_in_place() {
+    for (const std::size_t t : open_)
+      if (const Expr victim = victim_of(value_of(t), t); victim != kNoExpr) {
+        settle_one(t, victim);
+        return true;
+      }
+    return false;
+  }
+  /// A target that has nothing to do with old values; known numbers come last.
+  bool one_beside() {
+    const bool all_known = std::ranges::all_of(open_, [&](std::size_t t) { return value_of(t).is_known(); });
+    for (const std::size_t t : open_) {
+      if (value_of(t).is_known() && !all_known) continue;
+      const std::set<Expr> parents = parents_of(value_of(t), from_);
+      if (std::ranges::any_of(parents, [&](Expr e) { return ending_.contains(e); })) continue;
+      settle_one(t, kNoExpr);
+      return true;
+    }
+    return false;
+  }
+  void settle_one(std::size_t t, Expr victim) {
+    const Symbol s = value_of(t);
+    const std::set<Expr> parents = parents_of(s, from_);
+    std::erase(open_, t);
+    if (victim != kNoExpr && s == Symbol(1, victim)) {  // it is there
+      targets_[t].node = from_.at(victim);
+      board_.graph().rename(targets_[t].node, targets_[t].name);
+      return forget(victim);
+    }
+    targets_[t].node = compute(s, targets_[t].name, victim);
+    if (!s.is_known() && s.k() == 1 && from_.try_emplace(s.expr(), targets_[t].node).second) results_.insert(s.expr());
+    release_unneeded(parents);
+  }
+  Node compute(Symbol s, const std::string& name, Expr victim) {
+    const Node v = board_.add(recipe_for(s, from_), name);
+    board_.compute(v, victim == kNoExpr ? kNoNode : from_.at(victim));
+    if (victim != kNoExpr) forget(victim);
+    return v;
+  }
+
+  /// Parts of open targets that are not there, with the number of targets that have them.
+  std::map<Expr, std::size_t> open_parts() const {
+    std::map<Expr, std::size_t> users;
+    for (const std::size_t t : open_) {
+      std::set<Expr> own;
+      collect(value_of(t), from_, false, own);
+      for (const Expr e : own) ++users[e];
+    }
+    return users;
+  }
+  /// A part that takes the pebble of an old value: all need that one for this part only.
+  bool part_in_place() {
+    for (const auto& [e, users] : open_parts())
+      if (const Expr victim = victim_of({1, e}, targets_.size()); victim != kNoExpr) {
+        add_part(e, victim);
+        return true;
+      }
+    return false;
+  }
+  /// The part that most targets have, if several have one.
+  bool new_part() {
+    const auto users = open_parts();
+    const auto most = std::ranges::max_element(users, {}, [](const auto& part) { return part.second; });
+    if (most == users.end() || most->second < 2) return false;
+    add_part(most->first, kNoExpr);
+    return true;
+  }
+  void add_part(Expr e, Expr victim) {
+    const std::set<Expr> parents = parents_of({1, e}, from_);
+    from_.emplace(e, compute({1, e}, {}, victim));
+    ending_.insert(e);
+    release_unneeded(parents);
+  }
+
+  Board& board_;
+  std::vector<Target>& targets_;
+  Holders& from_;
+  std::set<Expr> ending_;   ///< old values, and parts
+  std::set<Expr> results_;  ///< targets that serve others as parts
+  std::vector<std::size_t> open_;
+};
+
+}  // namespace
+
+void settle(Board& board, std::vector<Target>& targets, Holders& from, std::vector<Expr> ending) {
+  Settling(board, targets, from, std::move(ending)).run();
+}
+
+}  // namespace redblue::pebbling
