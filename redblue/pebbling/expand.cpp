@@ -67,7 +67,7 @@ class Call {
   // ---- Words become symbols ----
 
   Symbol symbol_of(const Word& w) {
-    if (w.node == kNoNode) return expressions_.undefined();
+    if (!w.holds()) return expressions_.undefined();
     if (board_.graph().op(w.node) == Op::constant) return board_.graph().constant(w.node);
     return expressions_.leaf(board_.value(w.node));
   }
@@ -83,7 +83,7 @@ class Call {
     Memory& m = tiles_.emplace_back(&t, Memory()).second;
     for (const Word& w : t.words) {
       m.before.push_back(symbol_of(w));
-      if (w.node != kNoNode && !m.before.back().is_known()) from_.emplace(m.before.back().expr(), w.node);
+      if (w.holds() && !m.before.back().is_known()) from_.emplace(m.before.back().expr(), w.node);
     }
     m.now = m.before;
     return m;
@@ -250,11 +250,12 @@ class Call {
     board_.release(p.fast.node);
     p.fast = {};
   }
-  /// A known number that the word holds serves for nothing.
+  /// A known number that the word holds serves for nothing, as room does.
   void forget_known(Change& c) {
-    if (std::exchange(c.has_begun, true) || !c.old.is_known() || c.word->node == kNoNode) return;
+    const bool serves = !c.old.is_known() && !c.word->is_room;
+    if (std::exchange(c.has_begun, true) || serves || c.word->node == kNoNode) return;
     board_.release(c.word->node);
-    c.word->node = kNoNode;
+    *c.word = {};
   }
   void play_chain(Change& c, const std::vector<Symbol>& terms, std::size_t stay) {
     for (const Symbol& term : terms) {
@@ -276,7 +277,7 @@ class Call {
     return last == last_use_.end() || last->second <= stay;
   }
   void hold(Change& c, Node v) {
-    c.word->node = v;
+    *c.word = {.node = v};
     c.sum = expressions_.leaf(board_.value(v));
     from_.emplace(c.sum->expr(), v);
   }

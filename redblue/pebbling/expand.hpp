@@ -11,6 +11,8 @@ namespace redblue::pebbling {
 /// A word of either memory: the node that it holds.
 struct Word {
   Node node = kNoNode;
+  bool is_room = false;  ///< it has a node, whose pebble keeps its room, and holds nothing yet
+  bool holds() const { return node != kNoNode && !is_room; }
 };
 
 /// A tile of fast memory.

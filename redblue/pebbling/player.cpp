@@ -36,6 +36,11 @@ void Player::give(const SlowMatrix& matrix, std::span<const double> words) {
 
 index_t Player::open(SlowArray array, Shape s, Layout /*layout*/) {
   tiles_.push_back({redblue::name_of(array), s, std::vector<Word>(static_cast<std::size_t>(s.words()))});
+  if (rooms_)
+    for (Word& w : tiles_.back().words) {
+      w = {.node = board_.add({.op = Op::constant, .k = 0}, "room"), .is_room = true};
+      board_.compute(w.node);
+    }
   return static_cast<index_t>(tiles_.size()) - 1;
 }
 void Player::close(index_t depth, SlowArray /*array*/, Shape /*s*/) noexcept {
@@ -56,7 +61,7 @@ void Player::read(const Arg& a, const Block& b) {
 void Player::write(const Block& b, const Arg& a) {
   for_places(b, [&](index_t i, index_t j) {
     const Word& word = tile(a).at(a.block.row + i, a.block.col + j);
-    if (word.node == kNoNode)
+    if (!word.holds())
       throw Error(
           fmt::format("{} is written from a word that holds nothing", name_of_word(b.array, b.row + i, b.col + j)));
     board_.write(word.node);

@@ -19,7 +19,8 @@ namespace redblue::pebbling {
 /// its scalar graph, and a referee looks on. docs/pebbling.md says what a node is.
 class Player : public MachineFace<Player> {
  public:
-  Player(const Rules& rules, std::size_t M) : board_(rules, M) {}
+  /// `rooms`: a word of a tile that holds nothing yet has a pebble all the same, as the model charges it.
+  Player(const Rules& rules, std::size_t M, bool rooms = true) : board_(rules, M), rooms_(rooms) {}
 
   /// Words of slow memory that are given.
   void give(const SlowMatrix& matrix, std::span<const double> words);
@@ -60,6 +61,7 @@ class Player : public MachineFace<Player> {
   Operand operand_of(const Arg& a);
 
   Board board_;
+  bool rooms_;
   std::array<Matrix, kSlowArrays> slow_;
   std::vector<WordTile> tiles_;
 };

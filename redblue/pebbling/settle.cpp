@@ -21,15 +21,14 @@ std::set<Expr> parents_of(Symbol s, const Holders& from) {
   return parents;
 }
 
+/// Targets that share old values.
 class Settling {
  public:
-  Settling(Board& board, std::vector<Target>& targets, Holders& from, std::vector<Expr> ending)
-      : board_(board), targets_(targets), from_(from), ending_(ending.begin(), ending.end()) {
-    for (std::size_t t = 0; t < targets_.size(); ++t) open_.push_back(t);
-  }
+  Settling(Board& board, std::vector<Target>& targets, std::vector<std::size_t> members, Holders& from,
+           std::set<Expr> ending)
+      : board_(board), targets_(targets), from_(from), ending_(std::move(ending)), open_(std::move(members)) {}
 
   void run() {
-    release_unneeded(std::set<Expr>(ending_));
     while (!open_.empty())
       if (!one_in_place() && !one_beside() && !part_in_place() && !new_part()) settle_one(open_.front(), kNoExpr);
     release_unneeded(std::set<Expr>(ending_));
@@ -38,12 +37,17 @@ class Settling {
 
  private:
   Symbol value_of(std::size_t t) const { return targets_[t].value; }
-  bool is_needed(Expr old) const {
-    return std::ranges::any_of(open_, [&](std::size_t t) { return !is_computable(value_of(t), from_, old); });
+  /// Does an open target but this one need it? A part serves as long as it can: without it, targets would need old
+  /// values again.
+  bool is_needed(Expr e, std::size_t but) const {
+    return std::ranges::any_of(open_, [&](std::size_t t) {
+      if (t == but) return false;
+      return parts_.contains(e) ? parents_of(value_of(t), from_).contains(e) : !is_computable(value_of(t), from_, e);
+    });
   }
   void release_unneeded(const std::set<Expr>& candidates) {
     for (const Expr e : candidates) {
-      if (!ending_.contains(e) || is_needed(e)) continue;
+      if (!ending_.contains(e) || is_needed(e, targets_.size())) continue;
       board_.release(from_.at(e));
       forget(e);
     }
@@ -51,17 +55,15 @@ class Settling {
   void forget(Expr e) {
     from_.erase(e);
     ending_.erase(e);
+    parts_.erase(e);
   }
 
   /// An old value that nobody needs once s is there; s is that of this target, or else a part.
   Expr victim_of(Symbol s, std::size_t target) {
     const std::set<Expr> parents = parents_of(s, from_);
     const bool is_new = !s.is_known() && s.k() == 1 && from_.try_emplace(s.expr(), kNoNode).second;
-    const auto found = std::ranges::find_if(parents, [&](Expr e) {
-      return ending_.contains(e) && std::ranges::all_of(open_, [&](std::size_t t) {
-               return t == target || is_computable(value_of(t), from_, e);
-             });
-    });
+    const auto found =
+        std::ranges::find_if(parents, [&](Expr e) { return ending_.contains(e) && !is_needed(e, target); });
     if (is_new) from_.erase(s.expr());
     return found == parents.end() ? kNoExpr : *found;
   }
@@ -75,11 +77,9 @@ class Settling {
       }
     return false;
   }
-  /// A target that has nothing to do with old values; known numbers come last.
+  /// A target that has nothing to do with old values.
   bool one_beside() {
-    const bool all_known = std::ranges::all_of(open_, [&](std::size_t t) { return value_of(t).is_known(); });
     for (const std::size_t t : open_) {
-      if (value_of(t).is_known() && !all_known) continue;
       const std::set<Expr> parents = parents_of(value_of(t), from_);
       if (std::ranges::any_of(parents, [&](Expr e) { return ending_.contains(e); })) continue;
       settle_one(t, kNoExpr);
@@ -138,21 +138,62 @@ class Settling {
     const std::set<Expr> parents = parents_of({1, e}, from_);
     from_.emplace(e, compute({1, e}, {}, victim));
     ending_.insert(e);
+    parts_.insert(e);
     release_unneeded(parents);
   }
 
   Board& board_;
   std::vector<Target>& targets_;
   Holders& from_;
-  std::set<Expr> ending_;   ///< old values, and parts
+  std::set<Expr> ending_;  ///< old values, and parts
+  std::set<Expr> parts_;
   std::set<Expr> results_;  ///< targets that serve others as parts
   std::vector<std::size_t> open_;
 };
 
+/// Targets that have nothing to do with each other's old values, apart: their numbers.
+std::vector<std::vector<std::size_t>> groups_of(const std::vector<Target>& targets, const Holders& from,
+                                                const std::set<Expr>& ending) {
+  std::vector<std::size_t> group(targets.size());
+  std::map<Expr, std::size_t> group_of;
+  for (std::size_t t = 0; t < targets.size(); ++t) {
+    group[t] = t;
+    for (const Expr e : parents_of(targets[t].value, from)) {
+      if (!ending.contains(e)) continue;
+      const std::size_t other = group_of.try_emplace(e, group[t]).first->second;
+      const std::size_t merged = std::min(other, group[t]), gone = std::max(other, group[t]);
+      std::ranges::replace(group.begin(), group.begin() + static_cast<std::ptrdiff_t>(t) + 1, gone, merged);
+      for (auto& [expr, g] : group_of) g = g == gone ? merged : g;
+    }
+  }
+  std::map<std::size_t, std::vector<std::size_t>> members;
+  for (std::size_t t = 0; t < targets.size(); ++t) members[group[t]].push_back(t);
+  std::vector<std::vector<std::size_t>> groups;
+  for (auto& [g, list] : members) groups.push_back(std::move(list));
+  return groups;
+}
+
 }  // namespace
 
-void settle(Board& board, std::vector<Target>& targets, Holders& from, std::vector<Expr> ending) {
-  Settling(board, targets, from, std::move(ending)).run();
+void settle(Board& board, std::vector<Target>& targets, Holders& from, const std::vector<Expr>& ending) {
+  const std::set<Expr> all(ending.begin(), ending.end());
+  std::set<Expr> unused = all;
+  std::vector<std::pair<std::vector<std::size_t>, std::set<Expr>>> parts;
+  for (auto& members : groups_of(targets, from, all)) {
+    std::set<Expr> own;
+    for (const std::size_t t : members)
+      for (const Expr e : parents_of(targets[t].value, from))
+        if (all.contains(e)) own.insert(e);
+    for (const Expr e : own) unused.erase(e);
+    parts.emplace_back(std::move(members), std::move(own));
+  }
+  for (const Expr e : unused) {
+    board.release(from.at(e));
+    from.erase(e);
+  }
+  // Known numbers last: until then the old values of their words may serve.
+  std::ranges::stable_partition(parts, [&](const auto& part) { return !targets[part.first[0]].value.is_known(); });
+  for (auto& [members, own] : parts) Settling(board, targets, std::move(members), from, std::move(own)).run();
 }
 
 }  // namespace redblue::pebbling

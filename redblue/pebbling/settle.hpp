@@ -18,6 +18,6 @@ struct Target {
 /// beyond these targets: each is released after its last use, or gives its pebble to the node that uses it last, and
 /// leaves `from`. Where targets stand in each other's way, as the words of a softmax that all need all old ones do,
 /// parts that several targets have get nodes of their own for that time.
-void settle(Board& board, std::vector<Target>& targets, Holders& from, std::vector<Expr> ending);
+void settle(Board& board, std::vector<Target>& targets, Holders& from, const std::vector<Expr>& ending);
 
 }  // namespace redblue::pebbling
