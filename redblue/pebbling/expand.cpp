@@ -47,8 +47,8 @@ bool is_same(Symbol a, Symbol b) { return a == b && (!a.is_known() || std::signb
 
 class Call {
  public:
-  Call(Board& board, const kernel::AnyKernel& k, std::span<Operand> operands, bool updates)
-      : board_(board), kernel_(k), operands_(operands), updates_(updates) {}
+  Call(LiveGraph& live, const kernel::AnyKernel& k, std::span<Operand> operands, bool updates)
+      : live_(live), kernel_(k), operands_(operands), updates_(updates) {}
 
   void play() {
     std::vector<View<Symbol>> views;
@@ -68,8 +68,8 @@ class Call {
 
   Symbol symbol_of(const Word& w) {
     if (!w.holds()) return expressions_.undefined();
-    if (board_.graph().op(w.node) == Op::constant) return board_.graph().constant(w.node);
-    return expressions_.leaf(board_.value(w.node));
+    if (live_.graph().op(w.node) == Op::constant) return live_.graph().constant(w.node);
+    return expressions_.leaf(live_.value(w.node));
   }
   View<Symbol> view_of(std::size_t i) {
     Operand& x = operands_[i];
@@ -237,24 +237,24 @@ class Call {
   }
   void begin(Passing& p) {
     if (p.is_updated && kernel_.first()) return;
-    board_.read(p.slow->node);
+    live_.read(p.slow->node);
     p.fast = *p.slow;
     if (!p.symbol.is_known()) from_.emplace(p.symbol.expr(), p.fast.node);
   }
   void end(Passing& p) {
     if (p.is_updated) {
-      board_.write(p.fast.node);
+      live_.write(p.fast.node);
       *p.slow = p.fast;
     }
     if (!p.symbol.is_known()) from_.erase(p.symbol.expr());
-    board_.release(p.fast.node);
+    live_.release(p.fast.node);
     p.fast = {};
   }
   /// A known number that the word holds serves for nothing, as room does.
   void forget_known(Change& c) {
     const bool serves = !c.old.is_known() && !c.word->is_room;
     if (std::exchange(c.has_begun, true) || serves || c.word->node == kNoNode) return;
-    board_.release(c.word->node);
+    live_.release(c.word->node);
     *c.word = {};
   }
   void play_chain(Change& c, const std::vector<Symbol>& terms, std::size_t stay) {
@@ -267,7 +267,7 @@ class Call {
       std::vector<Expr> ending;
       if (c.sum) ending.push_back(c.sum->expr());
       if (may_end(c.old, stay) && c.sum != c.old) ending.push_back(c.old.expr());
-      settle(board_, one, from_, ending);
+      settle(live_, one, from_, ending);
       hold(c, one[0].node);
     }
   }
@@ -278,7 +278,7 @@ class Call {
   }
   void hold(Change& c, Node v) {
     *c.word = {.node = v};
-    c.sum = expressions_.leaf(board_.value(v));
+    c.sum = expressions_.leaf(live_.value(v));
     from_.emplace(c.sum->expr(), v);
   }
   void play_together(const std::vector<Change*>& changes, std::size_t stay) {
@@ -301,11 +301,11 @@ class Call {
       const bool is_kept = c.sum == c.old && std::ranges::find(changing, &c) == changing.end();
       if (!c.is_chain && !is_kept && may_end(c.old, stay)) ending.push_back(c.old.expr());
     }
-    settle(board_, targets, from_, ending);
+    settle(live_, targets, from_, ending);
     for (std::size_t i = 0; i < targets.size(); ++i) hold(*changing[i], targets[i].node);
   }
 
-  Board& board_;
+  LiveGraph& live_;
   const kernel::AnyKernel& kernel_;
   std::span<Operand> operands_;
   bool updates_;
@@ -323,8 +323,8 @@ class Call {
 
 }  // namespace
 
-void expand(Board& board, const kernel::AnyKernel& k, std::span<Operand> operands, bool updates) {
-  Call(board, k, operands, updates).play();
+void expand(LiveGraph& live, const kernel::AnyKernel& k, std::span<Operand> operands, bool updates) {
+  Call(live, k, operands, updates).play();
 }
 
 }  // namespace redblue::pebbling

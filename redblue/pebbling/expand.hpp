@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "redblue/kernels/kernel.hpp"
-#include "redblue/pebbling/board.hpp"
+#include "redblue/pebbling/live_graph.hpp"
 
 namespace redblue::pebbling {
 
@@ -38,6 +38,6 @@ struct Operand {
 /// two that pass side by side are together there. `updates`: the words of operand 0 are changed while they pass, and
 /// written; if the kernel says that it is the first time, they are not read. Throws Error, by name, if the kernel
 /// cannot be played so.
-void expand(Board& board, const kernel::AnyKernel& k, std::span<Operand> operands, bool updates);
+void expand(LiveGraph& live, const kernel::AnyKernel& k, std::span<Operand> operands, bool updates);
 
 }  // namespace redblue::pebbling

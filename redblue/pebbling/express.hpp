@@ -1,7 +1,7 @@
 #pragma once
 #include <map>
 
-#include "redblue/pebbling/board.hpp"
+#include "redblue/pebbling/live_graph.hpp"
 #include "redblue/pebbling/symbol.hpp"
 
 namespace redblue::pebbling {

@@ -10,8 +10,11 @@
 namespace redblue::pebbling {
 namespace {
 
+/// Statistics of rows have one word each.
+bool is_statistic(SlowArray a) { return a == SlowArray::D || facts_of(a).as_wide_as == SlowArray::lse; }
 std::string name_of_word(SlowArray array, index_t row, index_t col) {
-  return fmt::format("{}[{},{}]", redblue::name_of(array), row, col);
+  return is_statistic(array) ? fmt::format("{}[{}]", redblue::name_of(array), row)
+                             : fmt::format("{}[{},{}]", redblue::name_of(array), row, col);
 }
 /// The places of a block, row by row.
 template <class F>
@@ -30,7 +33,7 @@ Word& Player::slow(SlowArray array, index_t row, index_t col) {
 void Player::give(const SlowMatrix& matrix, std::span<const double> words) {
   for_places(matrix.all(), [&](index_t i, index_t j) {
     const double value = words[static_cast<std::size_t>(i * matrix.shape.cols + j)];
-    slow(matrix.array, i, j).node = board_.add_input(name_of_word(matrix.array, i, j), value);
+    slow(matrix.array, i, j).node = live_.add_input(name_of_word(matrix.array, i, j), value);
   });
 }
 
@@ -38,24 +41,24 @@ index_t Player::open(SlowArray array, Shape s, Layout /*layout*/) {
   tiles_.push_back({redblue::name_of(array), s, std::vector<Word>(static_cast<std::size_t>(s.words()))});
   if (rooms_)
     for (Word& w : tiles_.back().words) {
-      w = {.node = board_.add({.op = Op::constant, .k = 0}, "room"), .is_room = true};
-      board_.compute(w.node);
+      w = {.node = live_.add({.op = Op::constant, .k = 0}), .is_room = true};
+      live_.compute(w.node);
     }
   return static_cast<index_t>(tiles_.size()) - 1;
 }
 void Player::close(index_t depth, SlowArray /*array*/, Shape /*s*/) noexcept {
   for (const Word& w : tiles_[static_cast<std::size_t>(depth)].words)
-    if (w.node != kNoNode && board_.referee().is_red(w.node)) board_.release(w.node);
+    if (w.node != kNoNode && live_.referee().is_red(w.node)) live_.release(w.node);
   tiles_.pop_back();
 }
 void Player::read(const Arg& a, const Block& b) {
   for_places(b, [&](index_t i, index_t j) {
     Word& word = tile(a).at(a.block.row + i, a.block.col + j);
-    if (word.node != kNoNode) board_.release(word.node);
+    if (word.node != kNoNode) live_.release(word.node);
     word = slow(b.array, b.row + i, b.col + j);
     if (word.node == kNoNode)
       throw Error(fmt::format("{} is read and was never written", name_of_word(b.array, b.row + i, b.col + j)));
-    board_.read(word.node);
+    live_.read(word.node);
   });
 }
 void Player::write(const Block& b, const Arg& a) {
@@ -64,7 +67,7 @@ void Player::write(const Block& b, const Arg& a) {
     if (!word.holds())
       throw Error(
           fmt::format("{} is written from a word that holds nothing", name_of_word(b.array, b.row + i, b.col + j)));
-    board_.write(word.node);
+    live_.write(word.node);
     slow(b.array, b.row + i, b.col + j) = word;
   });
 }
@@ -99,30 +102,30 @@ void Player::call(const kernel::AnyKernel& k, std::span<const Arg> args, bool up
   }
   std::vector<Operand> operands;
   for (const Arg& a : args) operands.push_back(operand_of(a));
-  expand(board_, k, operands, updates);
+  expand(live_, k, operands, updates);
 }
 
 void Player::ask_for(const SlowMatrix& matrix) {
   for_places(matrix.all(), [&](index_t i, index_t j) {
     const Node v = slow(matrix.array, i, j).node;
     if (v == kNoNode) throw Error(fmt::format("output {} was never written", name_of_word(matrix.array, i, j)));
-    if (!board_.graph().is_input(v)) board_.graph().rename(v, name_of_word(matrix.array, i, j));
-    board_.graph().mark_output(v);
+    if (!live_.graph().is_input(v)) live_.graph().rename(v, name_of_word(matrix.array, i, j));
+    live_.graph().mark_output(v);
   });
 }
 double Player::value(SlowArray array, index_t row, index_t col) const {
   const auto place = (static_cast<std::uint64_t>(row) << 32U) | static_cast<std::uint64_t>(col);
-  return board_.value(slow_[index_of(array)].at(place).node);
+  return live_.value(slow_[index_of(array)].at(place).node);
 }
 
 Play play(const plan::Schedule& schedule, const claims::Arrays<double>& arrays, const plan::Tiling& tiling,
-          const Rules& rules, std::size_t M) {
+          const Rules& rules, std::size_t M, bool rooms) {
   const Sizes& sizes = arrays.sizes;
   if (sizes.score == Score::relu)
     throw Error("score function relu cuts off what is negative, so its graph depends on the data; it cannot be played");
   if (rules.compute == Rules::Compute::partial)
     throw Error("a schedule is played by place or slide; with partial computations its sums are not single nodes");
-  Player player(rules, M);
+  Player player(rules, M, rooms);
   const auto give = [&](SlowArray a) {
     const SlowMatrix matrix = arrays.matrix_of(a);
     if (matrix.shape.words() > 0) player.give(matrix, arrays.words.at(a));
@@ -144,10 +147,10 @@ Play play(const plan::Schedule& schedule, const claims::Arrays<double>& arrays, 
     for (index_t i = 0; i < matrix.shape.rows; ++i)
       for (index_t j = 0; j < matrix.shape.cols; ++j) result.outputs[a].push_back(player.value(a, i, j));
   }
-  player.board().referee().finish();
-  result.graph = std::move(player.board().graph());
-  result.moves = player.board().moves();
-  result.cost = player.board().referee().cost();
+  player.live().referee().finish();
+  result.graph = std::move(player.live().graph());
+  result.moves = player.live().moves();
+  result.cost = player.live().referee().cost();
   return result;
 }
 

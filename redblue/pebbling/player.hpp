@@ -8,8 +8,8 @@
 
 #include "redblue/kernels/kernel.hpp"
 #include "redblue/language/data_machine.hpp"
-#include "redblue/pebbling/board.hpp"
 #include "redblue/pebbling/expand.hpp"
+#include "redblue/pebbling/live_graph.hpp"
 #include "redblue/schedules/schedule.hpp"
 #include "redblue/verify/arrays.hpp"
 
@@ -20,7 +20,7 @@ namespace redblue::pebbling {
 class Player : public MachineFace<Player> {
  public:
   /// `rooms`: a word of a tile that holds nothing yet has a pebble all the same, as the model charges it.
-  Player(const Rules& rules, std::size_t M, bool rooms = true) : board_(rules, M), rooms_(rooms) {}
+  Player(const Rules& rules, std::size_t M, bool rooms = true) : live_(rules, M), rooms_(rooms) {}
 
   /// Words of slow memory that are given.
   void give(const SlowMatrix& matrix, std::span<const double> words);
@@ -49,8 +49,8 @@ class Player : public MachineFace<Player> {
   /// What slow memory holds there.
   double value(SlowArray array, index_t row, index_t col) const;
 
-  const Board& board() const { return board_; }
-  Board& board() { return board_; }
+  const LiveGraph& live() const { return live_; }
+  LiveGraph& live() { return live_; }
 
  private:
   using Matrix = std::unordered_map<std::uint64_t, Word>;
@@ -60,7 +60,7 @@ class Player : public MachineFace<Player> {
   void call(const kernel::AnyKernel& k, std::span<const Arg> args, bool updates);
   Operand operand_of(const Arg& a);
 
-  Board board_;
+  LiveGraph live_;
   bool rooms_;
   std::array<Matrix, kSlowArrays> slow_;
   std::vector<WordTile> tiles_;
@@ -76,10 +76,10 @@ struct Play {
   std::map<SlowArray, std::vector<double>> outputs;  ///< their values, row by row
 };
 
-/// Plays the schedule with this tiling on these arrays, one group of heads. Throws Error if it cannot be played: the
-/// schedule asks for decisions, the score function is relu, whose graph depends on the data, or a kernel has no scalar
-/// graph; IllegalMove if the rules forbid a move.
+/// Plays the schedule with this tiling on these arrays, one group of heads; `rooms` as for a Player. Throws Error if it
+/// cannot be played: the schedule asks for decisions, the score function is relu, whose graph depends on the data, or a
+/// kernel has no scalar graph; IllegalMove if the rules forbid a move.
 Play play(const plan::Schedule& schedule, const claims::Arrays<double>& arrays, const plan::Tiling& tiling,
-          const Rules& rules, std::size_t M);
+          const Rules& rules, std::size_t M, bool rooms = true);
 
 }  // namespace redblue::pebbling

@@ -24,9 +24,9 @@ std::set<Expr> parents_of(Symbol s, const Holders& from) {
 /// Targets that share old values.
 class Settling {
  public:
-  Settling(Board& board, std::vector<Target>& targets, std::vector<std::size_t> members, Holders& from,
+  Settling(LiveGraph& live, std::vector<Target>& targets, std::vector<std::size_t> members, Holders& from,
            std::set<Expr> ending)
-      : board_(board), targets_(targets), from_(from), ending_(std::move(ending)), open_(std::move(members)) {}
+      : live_(live), targets_(targets), from_(from), ending_(std::move(ending)), open_(std::move(members)) {}
 
   void run() {
     while (!open_.empty())
@@ -48,7 +48,7 @@ class Settling {
   void release_unneeded(const std::set<Expr>& candidates) {
     for (const Expr e : candidates) {
       if (!ending_.contains(e) || is_needed(e, targets_.size())) continue;
-      board_.release(from_.at(e));
+      live_.release(from_.at(e));
       forget(e);
     }
   }
@@ -93,16 +93,15 @@ class Settling {
     std::erase(open_, t);
     if (victim != kNoExpr && s == Symbol(1, victim)) {  // it is there
       targets_[t].node = from_.at(victim);
-      board_.graph().rename(targets_[t].node, targets_[t].name);
       return forget(victim);
     }
-    targets_[t].node = compute(s, targets_[t].name, victim);
+    targets_[t].node = compute(s, targets_[t].kind, victim);
     if (!s.is_known() && s.k() == 1 && from_.try_emplace(s.expr(), targets_[t].node).second) results_.insert(s.expr());
     release_unneeded(parents);
   }
-  Node compute(Symbol s, const std::string& name, Expr victim) {
-    const Node v = board_.add(recipe_for(s, from_), name);
-    board_.compute(v, victim == kNoExpr ? kNoNode : from_.at(victim));
+  Node compute(Symbol s, const std::string& kind, Expr victim) {
+    const Node v = live_.add(recipe_for(s, from_), kind);
+    live_.compute(v, victim == kNoExpr ? kNoNode : from_.at(victim));
     if (victim != kNoExpr) forget(victim);
     return v;
   }
@@ -142,7 +141,7 @@ class Settling {
     release_unneeded(parents);
   }
 
-  Board& board_;
+  LiveGraph& live_;
   std::vector<Target>& targets_;
   Holders& from_;
   std::set<Expr> ending_;  ///< old values, and parts
@@ -175,7 +174,7 @@ std::vector<std::vector<std::size_t>> groups_of(const std::vector<Target>& targe
 
 }  // namespace
 
-void settle(Board& board, std::vector<Target>& targets, Holders& from, const std::vector<Expr>& ending) {
+void settle(LiveGraph& live, std::vector<Target>& targets, Holders& from, const std::vector<Expr>& ending) {
   const std::set<Expr> all(ending.begin(), ending.end());
   std::set<Expr> unused = all;
   std::vector<std::pair<std::vector<std::size_t>, std::set<Expr>>> parts;
@@ -188,12 +187,12 @@ void settle(Board& board, std::vector<Target>& targets, Holders& from, const std
     parts.emplace_back(std::move(members), std::move(own));
   }
   for (const Expr e : unused) {
-    board.release(from.at(e));
+    live.release(from.at(e));
     from.erase(e);
   }
   // Known numbers last: until then the old values of their words may serve.
   std::ranges::stable_partition(parts, [&](const auto& part) { return !targets[part.first[0]].value.is_known(); });
-  for (auto& [members, own] : parts) Settling(board, targets, std::move(members), from, std::move(own)).run();
+  for (auto& [members, own] : parts) Settling(live, targets, std::move(members), from, std::move(own)).run();
 }
 
 }  // namespace redblue::pebbling

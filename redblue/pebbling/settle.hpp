@@ -2,15 +2,15 @@
 #include <string>
 #include <vector>
 
-#include "redblue/pebbling/board.hpp"
 #include "redblue/pebbling/express.hpp"
+#include "redblue/pebbling/live_graph.hpp"
 
 namespace redblue::pebbling {
 
 /// A word that is to hold what a symbol says.
 struct Target {
   Symbol value;
-  std::string name{};   ///< of its node
+  std::string kind{};   ///< of its word
   Node node = kNoNode;  ///< that it holds in the end
 };
 
@@ -18,6 +18,6 @@ struct Target {
 /// beyond these targets: each is released after its last use, or gives its pebble to the node that uses it last, and
 /// leaves `from`. Where targets stand in each other's way, as the words of a softmax that all need all old ones do,
 /// parts that several targets have get nodes of their own for that time.
-void settle(Board& board, std::vector<Target>& targets, Holders& from, const std::vector<Expr>& ending);
+void settle(LiveGraph& live, std::vector<Target>& targets, Holders& from, const std::vector<Expr>& ending);
 
 }  // namespace redblue::pebbling

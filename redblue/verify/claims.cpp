@@ -341,7 +341,7 @@ struct Outcome {
   bool ran = false;
   std::optional<std::string> broken{};
 };
-Outcome try_on(const Schedule& s, std::size_t claim, unsigned seed, index_t share) {
+Outcome try_on(const Schedule& s, const Claim* claim, unsigned seed, index_t share) {
   Random random(seed, share);
   const Draw draw = std::ref(random);
   Case c = any_case(draw);
@@ -383,7 +383,7 @@ Outcome try_on(const Schedule& s, std::size_t claim, unsigned seed, index_t shar
   if (!can_solve(s, c.sizes)) return {};
   // Tilings are chosen for what the problem moves without its modifiers (docs/model.md); of sequences with patterns,
   // for some of them.
-  if (claim == all().size()) {
+  if (claim == nullptr) {
     c.sizes.modifiers = {};
     if (has_pattern(c.sizes) && c.sizes.sequences->list.size() > 1) c.sizes.sequences = nullptr;
     if (!can_solve(s, c.sizes)) return {};
@@ -391,17 +391,17 @@ Outcome try_on(const Schedule& s, std::size_t claim, unsigned seed, index_t shar
   std::vector<Tiling> tilings;
   try {
     if (const auto tried = any_tiling(s, c.sizes, draw)) tilings.push_back(*tried);
-    if (const auto chosen = s.choose(c.sizes, c.limits); chosen && claim < all().size()) tilings.push_back(*chosen);
+    if (const auto chosen = s.choose(c.sizes, c.limits); chosen && claim != nullptr) tilings.push_back(*chosen);
   } catch (const std::exception& e) {
     return {true, fmt::format("{}: its tilings: {}", text_of(c.sizes), e.what())};
   }
-  for (std::size_t a = 0; a < kSlowArrays && claim == all().size(); ++a) {
+  for (std::size_t a = 0; a < kSlowArrays && claim == nullptr; ++a) {
     c.limits.price.read[a] = std::array{1, 2, 4, 100}[static_cast<std::size_t>(draw(0, 3))];
     c.limits.price.write[a] = std::array{0, 1, 3, 500}[static_cast<std::size_t>(draw(0, 3))];
   }
   for (const Tiling& t : tilings) try {
-      if (claim < all().size())
-        all()[claim].check(s, c.sizes, t);
+      if (claim != nullptr)
+        claim->check(s, c.sizes, t);
       else
         chooses_no_dearer_tiling(s, c.sizes, c.limits, t);
     } catch (const std::exception& e) {
@@ -467,19 +467,30 @@ void chooses_no_dearer_tiling(const Schedule& s, const Sizes& x, schedule::Limit
          text_of(rival), less.str());
 }
 
-void check(const Schedule& s, std::size_t claim, int cases, unsigned seed) {
-  const std::string name = claim < all().size() ? all()[claim].name : "ChoosesNoDearerTiling";
+namespace {
+
+void check_cases(const Schedule& s, const Claim* claim, int cases, unsigned seed, index_t most_share) {
+  const std::string name = claim != nullptr ? claim->name : "ChoosesNoDearerTiling";
   bool ran = false;
   for (int i = 0; i < cases || (!ran && i < 10 * cases); ++i) {  // some schedules solve few kinds of problems
     const unsigned one = seed * 1'000'003U + static_cast<unsigned>(i);
-    const Outcome outcome = try_on(s, claim, one, 100);
+    const Outcome outcome = try_on(s, claim, one, most_share);
     ran = ran || outcome.ran;
     if (!outcome.broken) continue;
-    for (index_t share = 5; share <= 100; share += 5)  // the smallest problem of its kind that still fails
+    for (index_t share = 5; share <= most_share; share += 5)  // the smallest problem of its kind that still fails
       if (const auto how = try_on(s, claim, one, share).broken)
         throw Broken(fmt::format("{}: {} does not hold (case {}): {}", s.name, name, one, *how));
   }
   if (!ran) throw Broken(fmt::format("{}: {} could be tried on none of {} cases: it solves none", s.name, name, cases));
+}
+
+}  // namespace
+
+void check(const Schedule& s, std::size_t claim, int cases, unsigned seed) {
+  check_cases(s, claim < all().size() ? &all()[claim] : nullptr, cases, seed, 100);
+}
+void check(const Schedule& s, const Claim& claim, int cases, unsigned seed, index_t share) {
+  check_cases(s, &claim, cases, seed, share);
 }
 
 void check(const Schedule& s, int cases, unsigned seed) {

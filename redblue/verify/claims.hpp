@@ -58,5 +58,7 @@ void chooses_no_dearer_tiling(const plan::Schedule& s, const Sizes& sizes, sched
 void check(const plan::Schedule& s, int cases = 200, unsigned seed = 1);
 /// One claim, on random cases; `claim` by its place in all(), or past the end for the choice of tilings.
 void check(const plan::Schedule& s, std::size_t claim, int cases, unsigned seed);
+/// A claim of your own, on the same random cases; `share` of a hundred makes their sizes smaller.
+void check(const plan::Schedule& s, const Claim& claim, int cases, unsigned seed, index_t share = 100);
 
 }  // namespace redblue::claims

@@ -23,12 +23,13 @@ struct Recipe {
 
 /// A graph that grows while it is played, with the values of its nodes. A node is red as long as a word holds it; words
 /// that are copies of each other hold one node.
-class Board {
+class LiveGraph {
  public:
-  Board(const Rules& rules, std::size_t M) : rules_(rules), referee_(graph_, rules, M) {}
+  LiveGraph(const Rules& rules, std::size_t M) : rules_(rules), referee_(graph_, rules, M) {}
 
   Node add_input(std::string name, double value);
-  Node add(const Recipe& recipe, std::string name);
+  /// Its name is `kind` and its number, or none.
+  Node add(const Recipe& recipe, const std::string& kind = {});
   /// One more word holds the node, which is read.
   void read(Node v);
   void write(Node v) { play({.kind = Move::Kind::write, .node = v}); }

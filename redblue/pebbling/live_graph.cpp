@@ -1,16 +1,19 @@
-#include "redblue/pebbling/board.hpp"
+#include "redblue/pebbling/live_graph.hpp"
+
+#include <fmt/format.h>
 
 #include <utility>
 
 namespace redblue::pebbling {
 
-Node Board::add_input(std::string name, double value) {
+Node LiveGraph::add_input(std::string name, double value) {
   values_.push_back(value);
   words_.push_back(0);
   return graph_.add_input(std::move(name));
 }
 
-Node Board::add(const Recipe& recipe, std::string name) {
+Node LiveGraph::add(const Recipe& recipe, const std::string& kind) {
+  std::string name = kind.empty() ? kind : fmt::format("{}.{}", kind, graph_.size());
   const Node v = recipe.op == Op::formula ? graph_.add_formula(recipe.parents, recipe.formula, std::move(name))
                                           : graph_.add(recipe.op, recipe.parents, std::move(name), recipe.k);
   std::vector<double> parents;
@@ -20,17 +23,17 @@ Node Board::add(const Recipe& recipe, std::string name) {
   return v;
 }
 
-void Board::play(const Move& move) {
+void LiveGraph::play(const Move& move) {
   referee_.play(move);
   moves_.push_back(move);
 }
 
-void Board::read(Node v) {
+void LiveGraph::read(Node v) {
   play({.kind = Move::Kind::read, .node = v});
   ++words_[v];
 }
 
-void Board::compute(Node v, Node ends) {
+void LiveGraph::compute(Node v, Node ends) {
   ++words_[v];
   if (ends != kNoNode && rules_.compute == Rules::Compute::slide && words_[ends] == 1) {
     play({.kind = Move::Kind::slide, .node = v, .parent = ends});
@@ -41,7 +44,7 @@ void Board::compute(Node v, Node ends) {
   if (ends != kNoNode) release(ends);
 }
 
-void Board::release(Node v) {
+void LiveGraph::release(Node v) {
   if (--words_[v] == 0) play({.kind = Move::Kind::remove, .node = v});
 }
 
