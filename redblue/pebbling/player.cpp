@@ -118,39 +118,42 @@ double Player::value(SlowArray array, index_t row, index_t col) const {
   return live_.value(slow_[index_of(array)].at(place).node);
 }
 
-Play play(const plan::Schedule& schedule, const claims::Arrays<double>& arrays, const plan::Tiling& tiling,
-          const Rules& rules, std::size_t M, bool rooms) {
-  const Sizes& sizes = arrays.sizes;
+Play play(const plan::Schedule& schedule, const Sizes& sizes, double scale, const WordsOf& given,
+          const plan::Tiling& tiling, const Rules& rules, std::size_t M, bool rooms) {
   if (sizes.score == Score::relu)
-    throw Error("score function relu cuts off what is negative, so its graph depends on the data; it cannot be played");
+    throw Unsupported(
+        "score function relu cuts off what is negative: its graph depends on the data, so it cannot be "
+        "played; softmax, sigmoid and identity can");
   if (rules.compute == Rules::Compute::partial)
-    throw Error("a schedule is played by place or slide; with partial computations its sums are not single nodes");
+    throw Unsupported("a schedule is played by place or slide; partial computations know no nodes without parents");
+  if (rules.processors != 1)
+    throw Unsupported(fmt::format("a schedule is played by one processor, not by {}", rules.processors));
   Player player(rules, M, rooms);
+  const auto matrix_of = [&](SlowArray a) { return plan::matrix_of(schedule.operation, sizes, a); };
   const auto give = [&](SlowArray a) {
-    const SlowMatrix matrix = arrays.matrix_of(a);
-    if (matrix.shape.words() > 0) player.give(matrix, arrays.words.at(a));
+    if (const SlowMatrix matrix = matrix_of(a); matrix.shape.words() > 0) player.give(matrix, given.at(a));
   };
   for (const SlowArray a : plan::inputs_of(schedule.operation)) give(a);
   const auto outputs = plan::outputs_of(schedule.operation);
   if (sizes.accumulate)
     for (const SlowArray a : outputs) give(a);
   machine::Any any(player);
-  schedule.run(any, plan::Instances{sizes, *arrays.problem.scale, 1}, tiling);
+  schedule.run(any, plan::Instances{sizes, scale, 1}, tiling);
 
   Play result;
-  result.rules = rules;
-  result.M = M;
   for (const SlowArray a : outputs) {
-    const SlowMatrix matrix = arrays.matrix_of(a);
+    const SlowMatrix matrix = matrix_of(a);
     if (matrix.shape.words() == 0) continue;
     player.ask_for(matrix);
     for (index_t i = 0; i < matrix.shape.rows; ++i)
       for (index_t j = 0; j < matrix.shape.cols; ++j) result.outputs[a].push_back(player.value(a, i, j));
   }
   player.live().referee().finish();
-  result.graph = std::move(player.live().graph());
-  result.moves = player.live().moves();
+  result.rules = rules;
+  result.M = M;
   result.cost = player.live().referee().cost();
+  result.moves = player.live().moves();
+  result.graph = std::move(player.live().graph());
   return result;
 }
 

@@ -11,7 +11,6 @@
 #include "redblue/pebbling/expand.hpp"
 #include "redblue/pebbling/live_graph.hpp"
 #include "redblue/schedules/schedule.hpp"
-#include "redblue/verify/arrays.hpp"
 
 namespace redblue::pebbling {
 
@@ -76,10 +75,14 @@ struct Play {
   std::map<SlowArray, std::vector<double>> outputs;  ///< their values, row by row
 };
 
-/// Plays the schedule with this tiling on these arrays, one group of heads; `rooms` as for a Player. Throws Error if it
+/// Words of slow memory, row by row.
+using WordsOf = std::map<SlowArray, std::vector<double>>;
+
+/// Plays one instance of the schedule with this tiling on these inputs, and on outputs where they are given; `rooms` as
+/// for a Player. Throws Error if it
 /// cannot be played: the schedule asks for decisions, the score function is relu, whose graph depends on the data, or a
 /// kernel has no scalar graph; IllegalMove if the rules forbid a move.
-Play play(const plan::Schedule& schedule, const claims::Arrays<double>& arrays, const plan::Tiling& tiling,
-          const Rules& rules, std::size_t M, bool rooms = true);
+Play play(const plan::Schedule& schedule, const Sizes& sizes, double scale, const WordsOf& given,
+          const plan::Tiling& tiling, const Rules& rules, std::size_t M, bool rooms = true);
 
 }  // namespace redblue::pebbling

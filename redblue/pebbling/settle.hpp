@@ -14,7 +14,7 @@ struct Target {
   Node node = kNoNode;  ///< that it holds in the end
 };
 
-/// Computes the targets from what `from` holds, one node a word. Those of `ending` are old values that nobody needs
+/// Computes the targets from what `from` holds, one node a word. Nobody needs the old values in `ending`
 /// beyond these targets: each is released after its last use, or gives its pebble to the node that uses it last, and
 /// leaves `from`. Where targets stand in each other's way, as the words of a softmax that all need all old ones do,
 /// parts that several targets have get nodes of their own for that time.

@@ -17,8 +17,7 @@ struct Stay {
 };
 
 /// An order in which `words` words come once each and leave, two of them at most at a time, so that each of these sets,
-/// of one or two, is complete in one stay. Nothing if there is none: if in some part of the words no word is in all the
-/// pairs.
+/// of one or two, is complete in one stay. There is none if in some part of the words no word is in all the pairs.
 std::optional<std::vector<Stay>> stays_of(std::size_t words, const std::set<PassingSet>& sets);
 
 }  // namespace redblue::pebbling

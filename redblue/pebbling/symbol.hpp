@@ -53,7 +53,7 @@ class Symbol {
 Symbol exp(Symbol a);
 Symbol log(Symbol a);
 Symbol tanh(Symbol a);
-/// Of its value alone: a guard against rounding asks for it.
+/// A known number: its value without sign. Only guards against rounding ask for it.
 inline Symbol abs(Symbol a) { return a.value() < 0 ? -a.value() : a.value(); }
 bool signbit(Symbol a);
 Symbol max_or_nan(Symbol a, Symbol b);

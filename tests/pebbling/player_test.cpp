@@ -8,6 +8,7 @@
 #include "redblue/kernels/kinds.hpp"
 #include "redblue/machines/any.hpp"
 #include "redblue/machines/ram/ram.hpp"
+#include "redblue/verify/arrays.hpp"
 #include "redblue/verify/claims.hpp"
 #include "schedules/registered.hpp"
 #include "support/cases.hpp"
@@ -52,6 +53,11 @@ Io counts_of(const Play& play) {
   return io;
 }
 
+Play play(const plan::Schedule& s, const claims::Arrays<double>& a, const plan::Tiling& t, const Rules& rules,
+          std::size_t M) {
+  return pebbling::play(s, a.sizes, *a.problem.scale, a.words, t, rules, M);
+}
+
 void require_counts(const plan::Schedule& s, const Sizes& x, const plan::Tiling& t, const Play& play) {
   const Io io = s.io(x, t);
   require(play.cost.reads == static_cast<std::size_t>(io.total_reads().to_index()),
@@ -83,19 +89,19 @@ void plays(const plan::Schedule& s, const Sizes& x, const plan::Tiling& t) {
   sizes.fast = {};
   claims::Arrays<double> a(s, sizes, t, finite);
   if (x.score == Score::relu) {
-    EXPECT_THROW(pebbling::play(s, a, t, {}, kNoLimit), Error);
+    EXPECT_THROW(play(s, a, t, {}, kNoLimit), Error);
     return;
   }
   const auto footprint = static_cast<std::size_t>(s.footprint(sizes, t).to_index());
   const std::size_t most = footprint + (may_need_the_sum_of_a_row(s) ? 1 : 0);
-  const Play slid = pebbling::play(s, a, t, {.compute = Rules::Compute::slide}, most);
+  const Play slid = play(s, a, t, {.compute = Rules::Compute::slide}, most);
   require(slid.cost.peak == footprint || slid.cost.peak == most,
           fmt::format("its peak is {}, its footprint {}", slid.cost.peak, footprint));
   require_counts(s, sizes, t, slid);
-  const Play placed = pebbling::play(s, a, t, {.compute = Rules::Compute::place}, most + 1);
+  const Play placed = play(s, a, t, {.compute = Rules::Compute::place}, most + 1);
   require(placed.cost.io() == slid.cost.io(), "placing moves other words than sliding");
   if (slid.cost.peak > 0) {
-    EXPECT_THROW(pebbling::play(s, a, t, {.compute = Rules::Compute::slide}, slid.cost.peak - 1), IllegalMove);
+    EXPECT_THROW(play(s, a, t, {.compute = Rules::Compute::slide}, slid.cost.peak - 1), IllegalMove);
   }
   require_portable_values(s, a, t, slid);
 }
