@@ -45,6 +45,9 @@ class Player : public MachineFace<Player> {
 
   /// The words of this matrix are outputs; they get its name. Throws Error if one was never written.
   void ask_for(const SlowMatrix& matrix);
+  bool has(SlowArray array, index_t row, index_t col) const {
+    return slow_[index_of(array)].contains(place_of(row, col));
+  }
   /// What slow memory holds there.
   double value(SlowArray array, index_t row, index_t col) const;
 
@@ -54,6 +57,9 @@ class Player : public MachineFace<Player> {
  private:
   using Matrix = std::unordered_map<std::uint64_t, Word>;
 
+  static std::uint64_t place_of(index_t row, index_t col) {
+    return (static_cast<std::uint64_t>(row) << 32U) | static_cast<std::uint64_t>(col);
+  }
   Word& slow(SlowArray array, index_t row, index_t col);
   WordTile& tile(const Arg& a) { return tiles_[static_cast<std::size_t>(a.depth)]; }
   void call(const kernel::AnyKernel& k, std::span<const Arg> args, bool updates);

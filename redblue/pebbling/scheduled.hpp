@@ -1,9 +1,14 @@
 #pragma once
+#include "redblue/pebbling/catalog.hpp"
 #include "redblue/pebbling/certificate.hpp"
 #include "redblue/pebbling/player.hpp"
 #include "redblue/planner/planner.hpp"
 
 namespace redblue::pebbling {
+
+/// Attention of one head as the families of graphs have it: nq, nk, d, dv and mask of the arguments, and no others.
+/// Throws Error for one that is missing, or that is no such number or mask.
+Problem problem_for(Operation op, const Arguments& arguments);
 
 /// What a schedule needs beside its footprint to play by these rules: 2 where each new value is placed beside the old
 /// one (docs/model.md, strict Hong-Kung play), else what its kernels hold beside their words, none but for a few.
