@@ -75,8 +75,9 @@ std::string problem_text(const Problem& p) {
                                                                 : "";
   const bool is_causal = p.causal && !p.window_left && !p.window_right && p.prefix == 0 && p.dilation == 1 &&
                          p.causal_offset.value_or(p.n_k - p.n_q) == p.n_k - p.n_q;
-  const bool is_plain = p.modifiers() == Modifiers() && p.score == Score::softmax && p.patterns.size() <= 1 &&
-                        !p.several() && !p.accumulate && !p.scale && (is_causal || !p.masked());
+  const bool is_plain = p.softcap == 0 && !p.bias && !p.alibi && !p.sinks && p.dropout == 0 &&
+                        p.score == Score::softmax && p.patterns.size() <= 1 && !p.several() && !p.accumulate &&
+                        !p.scale && (is_causal || !p.masked());
   if (kind.empty() || !is_plain) return "none";
   return fmt::format("{} nq={} nk={} d={} dv={} mask={}", kind, p.n_q, p.n_k, p.d, p.d_v, mask_of(p));
 }
@@ -120,7 +121,7 @@ Play play(const plan::Plan& plan, const Rules& rules, bool rooms) {
 
 Certificate certificate_of(const plan::Plan& plan, Play play) {
   return {.schedule = plan::text_of(plan.row()),
-          .graph_text = fmt::format("of the schedule {}", plan.row().schedule),
+          .graph_text = "the graph of its kernels",
           .problem = problem_text(plan.problem),
           .rules = play.rules,
           .M = play.M,
