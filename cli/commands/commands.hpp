@@ -21,5 +21,6 @@ void add_trace(Program& program);
 void add_compare(Program& program);
 void add_regimes(Program& program);
 void add_doctor(Program& program);
+void add_pebble(Program& program);
 
 }  // namespace redblue::cli

@@ -1,0 +1,134 @@
+#include <fmt/format.h>
+
+#include <map>
+#include <memory>
+#include <optional>
+
+#include "commands/commands.hpp"
+#include "options/graph.hpp"
+#include "redblue/files/atomic_file.hpp"
+#include "redblue/language/error.hpp"
+#include "redblue/pebbling/certificate.hpp"
+#include "redblue/pebbling/dot.hpp"
+#include "redblue/pebbling/hdag.hpp"
+#include "report/json.hpp"
+#include "report/standard_output.hpp"
+
+namespace redblue::cli {
+namespace {
+
+struct PebbleOptions {
+  GraphOptions graph;
+  RulesOptions rules;
+  std::optional<index_t> M;
+  std::optional<std::string> to_hdag;
+  std::optional<std::string> to_dot;
+  std::optional<std::string> check;
+  bool json = false;
+};
+
+void write_text(const std::string& path, const std::string& text) {
+  file::AtomicFile file(path);
+  file.write(text);
+  file.commit();
+}
+
+/// What a graph has, and what a game on it needs.
+void describe_graph(const pebbling::NamedGraph& named, const PebbleOptions& options) {
+  const pebbling::Graph& g = named.graph;
+  const pebbling::Rules rules = options.rules.rules();
+  std::size_t outputs = 0;
+  std::map<std::string, std::size_t> nodes_of;
+  for (pebbling::Node v = 0; v < g.size(); ++v) {
+    outputs += g.is_output(v) ? 1 : 0;
+    ++nodes_of[std::string(name_of(g.op(v)))];
+  }
+  const std::size_t least = least_memory(g, rules);
+  if (options.json) {
+    Json j{{"schema", "redblue.pebble/1"}, {"graph", named.text}, {"problem", named.problem}};
+    j["nodes"] = Int128(g.size());
+    j["edges"] = Int128(g.edges());
+    j["inputs"] = Int128(nodes_of["input"]);
+    j["outputs"] = Int128(outputs);
+    for (const auto& [op, number] : nodes_of) j["operations"][op] = Int128(number);
+    j["largest_in_degree"] = Int128(largest_in_degree(g));
+    j["rules"] = to_text(rules);
+    j["least_M"] = Int128(least);
+    print(j);
+    return;
+  }
+  fmt::print("{}\n{} nodes, {} edges, {} inputs, {} outputs\n", named.text, g.size(), g.edges(), nodes_of["input"],
+             outputs);
+  for (const auto& [op, number] : nodes_of) fmt::print("  {:<14}{}\n", op, number);
+  fmt::print("under the rules '{}' it needs M = {} or more\n", to_text(rules), least);
+}
+
+/// Plays a certificate. Returns the exit code.
+int check_certificate(const std::string& path, bool json) {
+  const std::string text = read_text(path);
+  std::optional<pebbling::Certificate> read;
+  try {
+    read = pebbling::parse_certificate(text);
+  } catch (const Error& e) {
+    throw Error(fmt::format("{}: {}", path, e.what()));
+  }
+  const pebbling::Certificate& c = *read;
+  try {
+    verify(c);
+  } catch (const Error& e) {
+    note(fmt::format("{}: {}", path, e.what()));
+    return 1;
+  }
+  if (json)
+    print(Json{{"schema", "redblue.pebble_check/1"},
+               {"schedule", c.schedule},
+               {"graph", c.graph_text},
+               {"problem", c.problem},
+               {"rules", to_text(c.rules)},
+               {"M", Int128(c.M)},
+               {"moves", Int128(c.moves.size())},
+               {"reads", Int128(c.cost.reads)},
+               {"writes", Int128(c.cost.writes)},
+               {"io", Int128(c.cost.io())},
+               {"computed", Int128(c.cost.computed)},
+               {"peak", Int128(c.cost.peak)}});
+  else
+    fmt::print("{} on {}, rules '{}', M = {}: legal, {} reads + {} writes = {} words, peak {}\n", c.schedule,
+               c.graph_text, to_text(c.rules), c.M, c.cost.reads, c.cost.writes, c.cost.io(), c.cost.peak);
+  return 0;
+}
+
+}  // namespace
+
+void add_pebble(Program& program) {
+  const Command command = program.command("pebble", "the red-blue pebble game: graphs, and plays that are checked");
+  command.footer(
+      "Examples:\n  redblue pebble --graph attention --nq 2 --nk 3 --d 1\n  redblue pebble --graph backward --nq 2 "
+      "--nk 2 "
+      "--d 1 --to-dot backward.dot\n  redblue pebble --hdag graph.hdag --rules slide --M 4\n  redblue pebble --check "
+      "certificate.txt");
+  auto options = std::make_shared<PebbleOptions>();
+  options->graph.add_to(command);
+  options->rules.add_to(command);
+  command.option("--M", options->M, "red pebbles; with fewer than a game needs, the answer is 'infeasible'").words();
+  command.option("--to-hdag", options->to_hdag, "writes the graph as HyperDAG_DB does").type_name("FILE");
+  command.option("--to-dot", options->to_dot, "writes the graph for Graphviz").type_name("FILE");
+  command.option("--check", options->check, "plays this certificate; - is standard input").type_name("FILE");
+  command.flag("--json", options->json, "JSON");
+  command.does([options] {
+    if (options->check) {
+      if (options->graph.given() || options->M || options->to_hdag || options->to_dot)
+        throw Error("--check takes graph, rules and M from the certificate: give it alone, or with --json");
+      return check_certificate(*options->check, options->json);
+    }
+    const pebbling::NamedGraph graph = options->graph.graph();
+    if (options->M && *options->M < 0) throw Error(fmt::format("--M {}: give a number of pebbles", *options->M));
+    if (options->M) check_memory(graph.graph, options->rules.rules(), static_cast<std::size_t>(*options->M));
+    if (options->to_hdag) write_text(*options->to_hdag, pebbling::to_hdag(graph.graph));
+    if (options->to_dot) write_text(*options->to_dot, pebbling::to_dot(graph.graph));
+    describe_graph(graph, *options);
+    return 0;
+  });
+}
+
+}  // namespace redblue::cli
