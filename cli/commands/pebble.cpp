@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "commands/commands.hpp"
+#include "commands/pebble_schedule.hpp"
 #include "options/graph.hpp"
 #include "redblue/files/atomic_file.hpp"
 #include "redblue/language/error.hpp"
@@ -20,6 +21,7 @@ namespace {
 struct PebbleOptions {
   GraphOptions graph;
   RulesOptions rules;
+  ScheduleOptions schedule;
   std::optional<index_t> M;
   std::optional<std::string> to_hdag;
   std::optional<std::string> to_dot;
@@ -61,6 +63,16 @@ void describe_graph(const pebbling::NamedGraph& named, const PebbleOptions& opti
              outputs);
   for (const auto& [op, number] : nodes_of) fmt::print("  {:<14}{}\n", op, number);
   fmt::print("under the rules '{}' it needs M = {} or more\n", to_text(rules), least);
+}
+
+/// The schedule's play, on a graph of its own. Returns the exit code.
+int play_schedule(const PebbleOptions& options) {
+  if (options.graph.given() || options.to_hdag || options.to_dot)
+    throw Error("--schedule makes the graph of its kernels: give no --graph, --hdag, --dot, --to-hdag or --to-dot");
+  pebbling::Arguments sizes;
+  for (const pebbling::Parameter& p : pebbling::parameters())
+    if (const auto value = options.graph.value(p.name)) sizes.emplace(p.name, *value);
+  return options.schedule.play(sizes, options.rules.rules("slide"), options.M, options.json);
 }
 
 /// Plays a certificate. Returns the exit code.
@@ -105,11 +117,12 @@ void add_pebble(Program& program) {
   command.footer(
       "Examples:\n  redblue pebble --graph attention --nq 2 --nk 3 --d 1\n  redblue pebble --graph backward --nq 2 "
       "--nk 2 "
-      "--d 1 --to-dot backward.dot\n  redblue pebble --hdag graph.hdag --rules slide --M 4\n  redblue pebble --check "
-      "certificate.txt");
+      "--d 1 --to-dot backward.dot\n  redblue pebble --hdag graph.hdag --rules slide --M 4\n  redblue pebble "
+      "--schedule flash --nq 3 --nk 3 --d 1 --M 6 --optimum --output flash.txt\n  redblue pebble --check flash.txt");
   auto options = std::make_shared<PebbleOptions>();
   options->graph.add_to(command);
   options->rules.add_to(command);
+  options->schedule.add_to(command);
   command.option("--M", options->M, "red pebbles; with fewer than a game needs, the answer is 'infeasible'").words();
   command.option("--to-hdag", options->to_hdag, "writes the graph as HyperDAG_DB does").type_name("FILE");
   command.option("--to-dot", options->to_dot, "writes the graph for Graphviz").type_name("FILE");
@@ -117,10 +130,13 @@ void add_pebble(Program& program) {
   command.flag("--json", options->json, "JSON");
   command.does([options] {
     if (options->check) {
-      if (options->graph.given() || options->M || options->to_hdag || options->to_dot)
+      options->schedule.require_none();
+      if (options->graph.given() || options->schedule.given() || options->M || options->to_hdag || options->to_dot)
         throw Error("--check takes graph, rules and M from the certificate: give it alone, or with --json");
       return check_certificate(*options->check, options->json);
     }
+    if (options->schedule.given()) return play_schedule(*options);
+    options->schedule.require_none();
     const pebbling::NamedGraph graph = options->graph.graph();
     if (options->M && *options->M < 0) throw Error(fmt::format("--M {}: give a number of pebbles", *options->M));
     if (options->M) check_memory(graph.graph, options->rules.rules(), static_cast<std::size_t>(*options->M));

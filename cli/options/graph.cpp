@@ -84,7 +84,7 @@ void RulesOptions::add_to(const Command& command) {
       .option(
           "--rules", compute_,
           "place: a computed node gets a pebble of its own; slide: or that of a parent; partial: edges are computed "
-          "one by one")
+          "one by one (default place, of --schedule slide)")
       .one_of({"place", "slide", "partial"})
       .group("Rules");
   command.flag("--once", once_, "each node is computed once (partial computations say so already)");
@@ -94,8 +94,8 @@ void RulesOptions::add_to(const Command& command) {
       .group("Rules");
 }
 
-pebbling::Rules RulesOptions::rules() const {
-  const auto compute = pebbling::parse_rules(compute_);
+pebbling::Rules RulesOptions::rules(const std::string& standard) const {
+  const auto compute = pebbling::parse_rules(compute_.value_or(standard));
   pebbling::Rules rules{compute.compute, compute.recompute && !once_, unused_inputs_, processors_};
   check(rules);
   return rules;

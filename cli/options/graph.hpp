@@ -28,14 +28,14 @@ class GraphOptions {
   std::vector<std::optional<std::string>> values_;  ///< of pebbling::parameters()
 };
 
-/// The rules of the game. Without flags: place, with recomputation.
+/// The rules of the game. Without flags: `standard`, with recomputation.
 class RulesOptions {
  public:
   void add_to(const Command& command);
-  pebbling::Rules rules() const;
+  pebbling::Rules rules(const std::string& standard = "place") const;
 
  private:
-  std::string compute_ = "place";
+  std::optional<std::string> compute_;
   bool once_ = false;
   bool unused_inputs_ = false;
   std::size_t processors_ = 1;
