@@ -1,0 +1,299 @@
+// Replays a certificate of the red-blue pebble game (docs/pebbling.md) without redblue: each move with M enforced, the
+// counts, and, where it says what its outputs are, their values in fp64 against the definition. Exit codes: 0 all
+// holds, 1 a claim is wrong, 2 it is no certificate. g++ -std=c++20 -O2 scripts/replay.cpp -o replay; ./replay FILE
+// [SEED]
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <regex>
+#include <set>
+#include <sstream>
+#include <stdexcept>
+#include <string>
+#include <vector>
+namespace {
+using std::size_t, std::string;
+using Matrix = std::vector<std::vector<double>>;
+using Words = std::map<string, double>;
+using Refused = std::domain_error;
+void claim(bool holds, const string& what) { return holds ? void() : throw Refused(what); }
+void expect(bool holds, const string& what) { return holds ? void() : throw std::invalid_argument(what); }
+std::uint32_t crc32(const string& bytes) {
+  std::uint32_t crc = 0xffffffff;
+  for (const char c : bytes) {
+    crc ^= static_cast<unsigned char>(c);
+    for (int k = 0; k < 8; ++k) crc = (crc & 1) != 0 ? (crc >> 1) ^ 0xedb88320 : crc >> 1;
+  }
+  return ~crc;
+}
+std::vector<string> split(const string& text, char at) {
+  std::vector<string> words;
+  std::istringstream in(text);
+  for (string word; std::getline(in, word, at);) words.push_back(word);
+  return words;
+}
+std::vector<string> match(const string& text, const std::regex& pattern) {
+  std::smatch groups;
+  expect(std::regex_match(text, groups, pattern), "it is not as a certificate has it: " + text.substr(0, 120));
+  return {groups.begin(), groups.end()};
+}
+const std::regex kDigits("\\d*");
+size_t number(const string& digits) { return match(digits, kDigits)[0].empty() ? 0 : std::stoull(digits); }
+struct Node {
+  string name, op;
+  double k;
+  bool output;
+  std::vector<size_t> parents;
+  std::vector<string> formula;
+};
+/// Each operation as a postfix formula of its parents x0, x1, .. and its constant k. For n the formula goes on.
+const string kFormulas =
+    ";constant 0:k;copy 1:x0;log 1:x0 log;exp 1:k x0 * exp;exp 2:k x0 * x1 - exp;difference 2:x0 x1 -;"
+    "quotient 2:x0 x1 /;multiply_add 3:x0 k x1 * x2 * +;input 0:;sum n:x0 +;maximum n:x0 max;"
+    "product n:k x0 *;unknown n:x0 +;";
+Node read_node(const string& line, size_t v) {
+  static const std::regex kNode(R"((\S+) (\w+) (\S+) (out|\.) (-|[\d,]+)(?: (.+))?)");
+  const auto w = match(line, kNode);
+  Node node{w[1] == "-" ? "node " + std::to_string(v) : w[1], w[2], std::stod(w[3]), w[4] == "out", {}, {}};
+  for (const string& p : split(w[5] == "-" ? "" : w[5], ',')) node.parents.push_back(number(p));
+  expect(std::ranges::all_of(node.parents, [v](size_t p) { return p < v; }), "a parent comes after it: " + line);
+  const size_t count = node.parents.size(), fixed = kFormulas.find(";" + w[2] + " " + std::to_string(count) + ":");
+  const size_t at = fixed == string::npos && count > 0 ? kFormulas.find(";" + w[2] + " n:") : fixed;
+  expect(w[6].empty() ? at != string::npos : w[2] == "formula", "no node: " + line);
+  node.formula = split(w[6].empty() ? split(split(kFormulas.substr(at + 1), ';')[0] + " ", ':')[1] : w[6], ' ');
+  for (size_t k = 1; at != fixed && k < count; ++k)
+    node.formula.insert(node.formula.end(), {"x" + std::to_string(k), node.formula.back()});
+  if (w[2] == "sum" || w[2] == "maximum") node.formula.erase(node.formula.begin() + 1);
+  return node;
+}
+
+struct Play {
+  std::map<string, string> head{};
+  std::vector<Node> nodes{};
+  std::vector<string> moves{};
+  std::vector<size_t> counts{};
+};
+
+Play read_play(std::istream&& file) {
+  const string text{std::istreambuf_iterator<char>(file), {}};
+  const size_t end = std::min(text.rfind("crc32 "), text.size());
+  char digest[24];
+  std::snprintf(digest, sizeof digest, "crc32 %08x\n", static_cast<unsigned>(crc32(text.substr(0, end))));
+  expect(text.substr(end) == digest, "the digest is wrong");
+  std::istringstream lines(text.substr(0, end));
+  string line;
+  const auto next = [&] { return std::getline(lines, line) ? line : throw std::invalid_argument("it was cut"); };
+  expect(next() == "redblue pebbling certificate 1", "it is no certificate of version 1");
+  Play play;
+  for (const char* const key : {"schedule", "graph", "problem", "rules", "M", "nodes"})
+    play.head[key] = match(next(), std::regex(key + string(" (.+)")))[1];
+  std::set<string> names;
+  for (size_t v = 0; v < number(play.head["nodes"]); ++v) {
+    play.nodes.push_back(read_node(next(), v));
+    expect(names.insert(play.nodes[v].name).second, "two nodes have one name");
+  }
+  const size_t moves = number(match(next(), std::regex("moves (\\d+)"))[1]);
+  while (play.moves.size() < moves) std::ranges::copy(split(next(), ' '), std::back_inserter(play.moves));
+  const auto w = match(next(), std::regex("counts reads=(\\d+) writes=(\\d+) computed=(\\d+) peak=(\\d+)"));
+  for (size_t k = 1; k < w.size(); ++k) play.counts.push_back(number(w[k]));
+  expect(play.moves.size() == moves && lines.peek() == EOF, "moves or counts are not as announced");
+  return play;
+}
+
+/// What a node holds in the game. Its edges are `open` only where they are computed one by one.
+struct Place {
+  std::uint64_t red = 0;
+  bool blue = false, made = false, read = false;
+  std::set<size_t> open{};
+  size_t waiting = 0;
+};
+
+std::vector<size_t> replay(const Play& play) {
+  static const std::regex kRules("(place|slide|partial)( once)?( unused-inputs)?(?: processors=(\\d+))?");
+  const auto rules = match(play.head.at("rules"), kRules);
+  const bool partial = rules[1] == "partial", once = partial || !rules[2].empty();
+  const size_t processors = rules[4].empty() ? 1 : number(rules[4]), M = number(play.head.at("M"));
+  expect(processors >= 1 && processors <= 64 && !(partial && rules[2] + rules[4] != ""), "rules " + rules[0]);
+  std::vector<Place> places(play.nodes.size());
+  for (size_t v = 0; v < places.size(); ++v) {
+    places[v].blue = places[v].made = play.nodes[v].op == "input";
+    if (partial) places[v].open = {play.nodes[v].parents.begin(), play.nodes[v].parents.end()};
+    for (const size_t p : places[v].open) ++places[p].waiting;
+  }
+  static const std::regex kMove(R"((?:([rwcd])(\d+)|([su])(\d+)<(\d+))(?:@(\d+))?)");
+  std::vector<size_t> red(processors), counts(4);
+  for (size_t k = 0; k < play.moves.size(); ++k) {
+    const auto w = match(play.moves[k], kMove);
+    const char kind = w[0][0];
+    const size_t v = number(w[2] + w[4]), from = number(w[5]), processor = number(w[6]);
+    expect(v < places.size() && from < places.size() && processor < processors, "there is no such node: " + w[0]);
+    const Node& node = play.nodes[v];
+    Place &place = places[v], &parent = places[from];
+    const std::uint64_t bit = std::uint64_t{1} << processor;
+    const bool is_red = (place.red & bit) != 0, whole = place.open.empty();
+    const auto legal = [&](bool holds, const string& why) {
+      claim(holds, "move " + std::to_string(k + 1) + ", " + w[0] + " (" + node.name + "): " + why);
+    };
+    if (kind == 'r') {
+      legal(place.blue, "it is not blue");
+      place.read = true;
+    } else if (kind == 'w' || kind == 'd') {
+      legal(is_red, "it is not red");
+      legal(kind == 'w' || !partial || place.blue || (whole && place.waiting == 0), "its word would be lost");
+      place.blue |= kind == 'w';
+    } else if (kind == 'u') {
+      legal(place.open.erase(from) == 1, "there is no such edge, or it was computed");
+      legal(parent.open.empty() && (parent.red & bit) != 0, "its parent is not whole and red");
+      legal(!place.blue || is_red, "it is blue only");
+      --parent.waiting;
+      place.blue = false;
+    } else {
+      legal(node.op != "input" && !(once && place.made) && !(partial && !node.parents.empty()), "it cannot be");
+      for (const size_t p : node.parents) legal((places[p].red & bit) != 0, "a parent is not red");
+      legal(kind == 'c' || (rules[1] == "slide" && std::ranges::count(node.parents, from) > 0), "it cannot slide");
+    }
+    if (kind == 'd' || kind == 's') (kind == 'd' ? place : parent).red &= ~bit, --red[processor];
+    const bool makes = kind == 'c' || kind == 's' || kind == 'u';
+    place.made |= makes;
+    if ((makes || kind == 'r') && (place.red & bit) == 0) place.red |= bit, ++red[processor];
+    legal(red[processor] <= M, "more than M red pebbles");
+    counts[0] += kind == 'r', counts[1] += kind == 'w', counts[2] += makes;
+    counts[3] = std::max(counts[3], red[processor]);
+  }
+  for (size_t v = 0; v < places.size(); ++v) {
+    const Place& p = places[v];
+    claim(!play.nodes[v].output || (p.blue && p.made && p.open.empty()), play.nodes[v].name + " is not made");
+    claim(rules[3].empty() || play.nodes[v].op != "input" || p.read, play.nodes[v].name + " was never read");
+  }
+  return counts;
+}
+
+double value_of(const Node& node, const std::vector<double>& x) {
+  claim(node.op != "unknown", node.name + " has no operation, so that outputs have no values");
+  std::vector<double> stack;
+  for (const string& t : node.formula) {
+    const bool one = t == "exp" || t == "log" || t == "tanh", two = t == "max" || (t.size() == 1 && t[0] < '0');
+    if (!one && !two) stack.push_back(t == "k" ? node.k : t[0] == 'x' ? x.at(number(t.substr(1))) : std::stod(t));
+    claim(stack.size() >= (two ? 2U : 1U), node.name + ": its formula lacks a value before " + t);
+    const double b = stack.back();
+    if (two) stack.pop_back();
+    double& a = stack.back();
+    if (one) a = t == "exp" ? std::exp(b) : t == "log" ? std::log(b) : std::tanh(b);
+    if (two) a = t == "+" ? a + b : t == "-" ? a - b : t == "*" ? a * b : t == "/" ? a / b : std::max(a, b);
+  }
+  claim(stack.size() == 1, node.name + ": its formula does not leave one value");
+  return stack[0];
+}
+
+Matrix product(const Matrix& a, const Matrix& b, double k = 1) {
+  Matrix c(a.size(), std::vector<double>(b[0].size()));
+  for (size_t i = 0; i < c.size(); ++i)
+    for (size_t j = 0; j < c[i].size(); ++j)
+      for (size_t t = 0; t < b.size(); ++t) c[i][j] += k * a[i][t] * b[t][j];
+  return c;
+}
+Matrix turned(const Matrix& m) {
+  Matrix result(m[0].size(), std::vector<double>(m.size()));
+  for (size_t i = 0; i < m.size(); ++i)
+    for (size_t t = 0; t < m[i].size(); ++t) result[t][i] = m[i][t];
+  return result;
+}
+string at(string name, size_t i) { return name + "[" + std::to_string(i) + "]"; }
+string at(string name, size_t i, size_t t) { return name + "[" + std::to_string(i) + "," + std::to_string(t) + "]"; }
+void put(Words& to, const string& name, const Matrix& m) {
+  for (size_t i = 0; i < m.size(); ++i)
+    for (size_t t = 0; t < m[i].size(); ++t) to[at(name, i, t)] = m[i][t];
+}
+
+/// Fills in the words that inputs may hold and those of the outputs: attention and its gradients by definition.
+void define(const string& problem, const string& seed, Words& in, Words& out) {
+  static const std::regex kProblem(
+      "(forward|backward|gradient) nq=(\\d+) nk=(\\d+) d=(\\d+) dv=(\\d+) mask=(full|causal|[01/]+)");
+  const auto w = match(problem, kProblem);
+  const size_t nq = number(w[2]), nk = number(w[3]), d = number(w[4]), dv = number(w[5]);
+  expect(nq * nk * d * dv > 0 && (w[6] == "full" || w[6] == "causal" || w[6].size() + 1 == nq * (nk + 1)), problem);
+  const auto given = [&](const string& name, size_t rows, size_t columns) {
+    Matrix m(rows, std::vector<double>(columns));
+    for (size_t i = 0; i < rows; ++i)
+      for (size_t t = 0; t < columns; ++t)
+        in[at(name, i, t)] = m[i][t] = crc32(seed + " " + at(name, i, t)) / 2147483648.0 - 1;
+    return m;
+  };
+  const bool of_x = w[1] == "gradient";
+  const Matrix A1 = given(of_x ? "A1" : "Q", nq, d), Q = of_x ? product(A1, given("X", d, d)) : A1;
+  const Matrix K = given(of_x ? "A2" : "K", nk, d);
+  const Matrix V = of_x ? product(given("A3", nk, d), given("Y", d, dv)) : given("V", nk, dv);
+  const double scale = of_x ? 1 : 1 / std::sqrt(static_cast<double>(d));
+  Matrix P = product(Q, turned(K), scale);
+  for (size_t i = 0; i < nq; ++i) {
+    double sum = 0;
+    for (size_t j = 0; j < nk; ++j) {
+      const bool sees = w[6] == "full" || (w[6] == "causal" ? j + nq <= i + nk : w[6][i * (nk + 1) + j] == '1');
+      sum += P[i][j] = sees ? std::exp(P[i][j]) : 0;
+    }
+    for (double& p : P[i]) p /= sum > 0 ? sum : 1;
+    out[at("l", i)] = sum;
+    out[at("lse", i)] = std::log(sum);
+  }
+  const Matrix O = product(P, V);
+  put(out, "O", O);
+  if (w[1] == "forward") return;
+  in.merge(out);
+  out.clear();
+  const Matrix dO = given("dO", nq, dv);
+  Matrix dS = product(dO, turned(V));
+  for (size_t i = 0; i < nq; ++i) {
+    double D = 0;
+    for (size_t t = 0; t < dv; ++t) D += dO[i][t] * O[i][t];
+    for (size_t j = 0; j < nk; ++j) dS[i][j] = P[i][j] * (dS[i][j] - D);
+    in[at("D", i)] = D;
+  }
+  if (of_x) return put(out, "g", product(turned(A1), product(dS, K)));
+  put(out, "dQ", product(dS, K, scale));
+  put(out, "dK", product(turned(dS), Q, scale));
+  put(out, "dV", product(turned(P), dO));
+}
+
+double compare(const Play& play, const string& seed) {
+  Words in, out;
+  define(play.head.at("problem"), seed, in, out);
+  std::vector<double> values;
+  double largest = 0;
+  for (const Node& node : play.nodes) {
+    std::vector<double> x;
+    for (const size_t p : node.parents) x.push_back(values[p]);
+    claim(node.op != "input" || in.contains(node.name), node.name + " is no input of the problem");
+    values.push_back(node.op == "input" ? in.at(node.name) : value_of(node, x));
+    if (!node.output) continue;
+    claim(out.contains(node.name), node.name + " is no output of the problem");
+    const double right = out.at(node.name), difference = values.back() == right ? 0 : std::abs(values.back() - right);
+    claim(difference <= 1e-9 * std::max(1.0, std::abs(right)), node.name + " has another value by definition");
+    largest = std::max(largest, difference);
+    out.erase(node.name);
+  }
+  for (const auto& [name, value] : out) claim(value == 0 || name[0] == 'l', "output " + name + " is missing");
+  return largest;
+}
+}  // namespace
+
+int main(int count, char** arguments) {
+  try {
+    expect(count == 2 || count == 3, "usage: replay CERTIFICATE [SEED]");
+    const Play play = read_play(std::ifstream(arguments[1], std::ios::binary));
+    const std::vector<size_t> counts = replay(play);
+    claim(counts == play.counts, "the moves count otherwise than the certificate says");
+    const string problem = play.head.at("problem");
+    const double difference = problem == "none" ? 0 : compare(play, count == 3 ? arguments[2] : "0");
+    std::printf("reads=%zu writes=%zu computed=%zu peak=%zu ", counts[0], counts[1], counts[2], counts[3]);
+    std::printf("io=%zu; %s: outputs differ by %.1e\n", counts[0] + counts[1], problem.c_str(), difference);
+  } catch (const Refused& error) {
+    return std::fprintf(stderr, "refused: %s\n", error.what()), 1;
+  } catch (const std::exception& error) {
+    return std::fprintf(stderr, "cannot replay it: %s\n", error.what()), 2;
+  }
+  return 0;
+}
