@@ -123,14 +123,14 @@ Graph attention_forward(const Attention& x) {
     if (keys.empty()) continue;
     const bool alone = keys.size() == 1 && x.lse == Lse::inner;
     std::vector<Node> weights;
+    weights.reserve(keys.size());
     for (const Node j : keys)
       weights.push_back(g.add(Op::exp, {b.score(b.Q[i], b.K[j], fmt::format("s[{},{}]", i, j))},
                               alone ? fmt::format("l[{}]", i) : fmt::format("e[{},{}]", i, j)));
     const Node l = add_sum(g, x.sums, weights, fmt::format("l[{}]", i));
     if (x.lse == Lse::inner) g.mark_output(l);
     for (Node t = 0; t < x.d_v; ++t) {
-      std::vector<Factors> terms;
-      for (std::size_t k = 0; k < keys.size(); ++k) terms.push_back({weights[k], b.V[keys[k]][t]});
+      const auto terms = factors(keys.size(), [&](std::size_t k) { return Factors{weights[k], b.V[keys[k]][t]}; });
       const Node sum = add_products(g, x.sums, terms, fmt::format("a[{},{}]", i, t));
       g.mark_output(g.add(Op::quotient, {sum, l}, fmt::format("O[{},{}]", i, t)));
     }

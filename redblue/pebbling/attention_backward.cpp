@@ -35,8 +35,10 @@ void add_gradient(AttentionBuilder& b, const char* to, Node rows, Node columns, 
   for (Node r = 0; r < rows; ++r) {
     if (of_row[r].empty()) continue;
     for (Node t = 0; t < columns; ++t) {
-      std::vector<Factors> terms;
-      for (const Pair& pair : of_row[r]) terms.push_back({weight_of(pair), from(pair)[t]});
+      const auto terms = factors(of_row[r].size(), [&](std::size_t k) {
+        const Pair& pair = of_row[r][k];
+        return Factors{weight_of(pair), from(pair)[t]};
+      });
       b.graph.mark_output(add_products(b.graph, b.x.sums, terms, fmt::format("{}[{},{}]", to, r, t), k));
     }
   }
@@ -49,10 +51,10 @@ Graph attention_backward(const Attention& x) {
   Graph& g = b.graph;
   b.add_inputs_of_forward();
   const auto dO = b.inputs("dO", x.n_q, x.d_v);
-  std::vector<Node> lse;
-  std::vector<Node> D;
-  for (Node i = 0; i < x.n_q; ++i) lse.push_back(g.add_input(fmt::format("lse[{}]", i)));
-  for (Node i = 0; i < x.n_q; ++i) D.push_back(g.add_input(fmt::format("D[{}]", i)));
+  std::vector<Node> lse(x.n_q);
+  std::vector<Node> D(x.n_q);
+  for (Node i = 0; i < x.n_q; ++i) lse[i] = g.add_input(fmt::format("lse[{}]", i));
+  for (Node i = 0; i < x.n_q; ++i) D[i] = g.add_input(fmt::format("D[{}]", i));
   std::vector<Pair> pairs;
   for (Node i = 0; i < x.n_q; ++i)
     for (const Node j : b.keys_of(i)) {
@@ -92,9 +94,9 @@ Graph attention_gradient(const Attention& x) {
   const auto times = [&](const std::vector<Node>& row, const std::vector<std::vector<Node>>& matrix, Node columns,
                          const char* name, Node r) {
     std::vector<Node> result;
+    result.reserve(columns);
     for (Node t = 0; t < columns; ++t) {
-      std::vector<Factors> terms;
-      for (Node u = 0; u < x.d; ++u) terms.push_back({row[u], matrix[u][t]});
+      const auto terms = factors(x.d, [&](std::size_t u) { return Factors{row[u], matrix[u][t]}; });
       result.push_back(add_products(g, x.sums, terms, fmt::format("{}[{},{}]", name, r, t)));
     }
     return result;
@@ -107,6 +109,7 @@ Graph attention_gradient(const Attention& x) {
     if (keys.empty()) continue;
     const std::vector<Node> S = times(A1[i], X, x.d, "S", i);
     std::vector<Node> e, f, q, ds;
+    for (std::vector<Node>* const words : {&e, &f, &q, &ds}) words->reserve(keys.size());
     for (const Node j : keys) {
       if (h[j].empty()) h[j] = times(A3[j], Y, x.d_v, "h", j);
       e.push_back(g.add(Op::exp, {b.dot(S, A2[j], fmt::format("s[{},{}]", i, j))}, fmt::format("e[{},{}]", i, j)));
@@ -120,9 +123,9 @@ Graph attention_gradient(const Attention& x) {
     for (std::size_t k = 0; k < keys.size(); ++k)
       ds.push_back(b.weighted(f[k], q[k], v, fmt::format("p[{},{}]", i, keys[k])));
     std::vector<Node> row;
+    row.reserve(x.d);
     for (Node t = 0; t < x.d; ++t) {
-      std::vector<Factors> terms;
-      for (std::size_t k = 0; k < keys.size(); ++k) terms.push_back({ds[k], A2[keys[k]][t]});
+      const auto terms = factors(keys.size(), [&](std::size_t k) { return Factors{ds[k], A2[keys[k]][t]}; });
       row.push_back(add_products(g, x.sums, terms, fmt::format("U[{},{}]", i, t)));
     }
     U.push_back(std::move(row));
@@ -130,8 +133,7 @@ Graph attention_gradient(const Attention& x) {
   }
   for (Node t = 0; t < x.d && !seeing.empty(); ++t)
     for (Node u = 0; u < x.d; ++u) {
-      std::vector<Factors> terms;
-      for (std::size_t k = 0; k < seeing.size(); ++k) terms.push_back({A1[seeing[k]][t], U[k][u]});
+      const auto terms = factors(seeing.size(), [&](std::size_t k) { return Factors{A1[seeing[k]][t], U[k][u]}; });
       g.mark_output(add_products(g, x.sums, terms, fmt::format("g[{},{}]", t, u)));
     }
   return b.finished();

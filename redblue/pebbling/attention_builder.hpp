@@ -37,8 +37,7 @@ struct AttentionBuilder {
     return dot(q, k, name, scale());
   }
   Node dot(const std::vector<Node>& a, const std::vector<Node>& b, const std::string& name, double k = 1) {
-    std::vector<Factors> terms;
-    for (std::size_t t = 0; t < a.size(); ++t) terms.push_back({a[t], b[t]});
+    const auto terms = factors(a.size(), [&](std::size_t t) { return Factors{a[t], b[t]}; });
     return add_products(graph, x.sums, terms, name, k);
   }
   /// P (dP - D).

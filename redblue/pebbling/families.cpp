@@ -14,6 +14,13 @@ Words to_the_power(Words base, Words exponent) {
   return result;
 }
 
+/// x[0], x[1], ..
+std::vector<Node> vector_of_inputs(Graph& g, std::size_t number) {
+  std::vector<Node> inputs(number);
+  for (std::size_t i = 0; i < number; ++i) inputs[i] = g.add_input(fmt::format("x[{}]", i));
+  return inputs;
+}
+
 /// rows x columns inputs with names such as A[1,2].
 std::vector<std::vector<Node>> matrix_of_inputs(Graph& g, const char* name, Node rows, Node columns) {
   std::vector<std::vector<Node>> matrix(rows);
@@ -69,9 +76,7 @@ Square strassen_product(Graph& g, const Square& a, const Square& b) {
 
 Graph k_ary_tree(Node k, Node depth) {
   Graph g;
-  std::vector<Node> level;
-  const index_t leaves = to_the_power(k, depth).to_index();
-  for (index_t i = 0; i < leaves; ++i) level.push_back(g.add_input(fmt::format("x[{}]", i)));
+  std::vector<Node> level = vector_of_inputs(g, static_cast<std::size_t>(to_the_power(k, depth).to_index()));
   for (Node d = depth; d-- > 0;) {
     std::vector<Node> above;
     for (std::size_t i = 0; i < level.size(); i += k)
@@ -86,11 +91,9 @@ Words k_ary_tree_nodes(Words k, Words depth) { return k == 1 ? depth + 1 : (to_t
 Graph matrix_vector(Node rows, Node columns, Sums sums) {
   Graph g;
   const auto a = matrix_of_inputs(g, "A", rows, columns);
-  std::vector<Node> x;
-  for (Node j = 0; j < columns; ++j) x.push_back(g.add_input(fmt::format("x[{}]", j)));
+  const std::vector<Node> x = vector_of_inputs(g, columns);
   for (Node i = 0; i < rows; ++i) {
-    std::vector<Factors> terms;
-    for (Node j = 0; j < columns; ++j) terms.push_back({a[i][j], x[j]});
+    const auto terms = factors(columns, [&](std::size_t j) { return Factors{a[i][j], x[j]}; });
     g.mark_output(add_products(g, sums, terms, fmt::format("y[{}]", i)));
   }
   return g;
@@ -101,8 +104,7 @@ Words matrix_vector_nodes(Words rows, Words columns, Sums sums) {
 
 Graph pyramid(Node height) {
   Graph g;
-  std::vector<Node> row;
-  for (Node i = 0; i <= height; ++i) row.push_back(g.add_input(fmt::format("x[{}]", i)));
+  std::vector<Node> row = vector_of_inputs(g, std::size_t{height} + 1);
   for (Node level = 1; level <= height; ++level) {
     for (Node i = 0; i + level <= height; ++i)
       row[i] = g.add(Op::sum, {row[i], row[i + 1]}, fmt::format("v[{},{}]", level, i));
@@ -135,8 +137,7 @@ Words grid_nodes(Words rows, Words columns) { return rows * columns; }
 Graph fft(Node stages) {
   Graph g;
   const std::size_t points = std::size_t{1} << stages;
-  std::vector<Node> words;
-  for (std::size_t i = 0; i < points; ++i) words.push_back(g.add_input(fmt::format("x[{}]", i)));
+  std::vector<Node> words = vector_of_inputs(g, points);
   for (Node s = 0; s < stages; ++s) {
     const std::size_t span = std::size_t{1} << s;
     std::vector<Node> next(points);
@@ -155,7 +156,7 @@ Words fft_nodes(Words stages) { return (stages + 1) * to_the_power(2, stages); }
 Graph zipper(Node group, Node length) {
   Graph g;
   std::vector<Node> groups[2];
-  for (const int side : {0, 1})
+  for (const std::size_t side : {0U, 1U})
     for (Node i = 0; i < group; ++i)
       groups[side].push_back(g.add_input(fmt::format("{}[{}]", side == 0 ? 'a' : 'b', i)));
   Node last = 0;
@@ -175,8 +176,7 @@ Graph gemm(Node m, Node k, Node n, Sums sums) {
   const auto b = matrix_of_inputs(g, "B", k, n);
   for (Node i = 0; i < m; ++i)
     for (Node j = 0; j < n; ++j) {
-      std::vector<Factors> terms;
-      for (Node t = 0; t < k; ++t) terms.push_back({a[i][t], b[t][j]});
+      const auto terms = factors(k, [&](std::size_t t) { return Factors{a[i][t], b[t][j]}; });
       g.mark_output(add_products(g, sums, terms, fmt::format("C[{},{}]", i, j)));
     }
   return g;

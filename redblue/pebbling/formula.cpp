@@ -18,9 +18,8 @@ namespace {
 template <class N>
 std::optional<N> whole_token(std::string_view token) {
   N value{};
-  const char* const end = token.data() + token.size();
-  const auto [stop, error] = std::from_chars(token.data(), end, value);
-  return error == std::errc() && stop == end ? std::optional(value) : std::nullopt;
+  const auto [stop, error] = std::from_chars(token.data(), token.data() + token.size(), value);
+  return error == std::errc() && stop == token.data() + token.size() ? std::optional(value) : std::nullopt;
 }
 
 std::optional<double> of_two(std::string_view op, double a, double b) {

@@ -29,7 +29,7 @@ std::string loose_label(const std::vector<LooseNode>& nodes, Node v) {
   std::size_t length = 0;
   for (Node u = parent_of(v);; u = parent_of(u)) {
     if (++length < kShown || u == v) cycle = fmt::format("{} -> {}", loose_label(nodes, u), cycle);
-    if (length == kShown && u != v) cycle = "... -> " + cycle;
+    if (length == kShown && u != v) cycle.insert(0, "... -> ");
     if (u == v) break;
   }
   throw Error(fmt::format("the graph has a cycle of {} node{}: {}", length, length == 1 ? "" : "s", cycle));
@@ -60,8 +60,8 @@ Graph graph_of(std::vector<LooseNode> nodes) {
     const Node v = ready.top();
     ready.pop();
     LooseNode& node = nodes[v];
-    std::vector<Node> parents;
-    for (const Node p : node.parents) parents.push_back(number[p]);
+    std::vector<Node> parents = node.parents;
+    for (Node& p : parents) p = number[p];
     if (parents.empty() && node.op != Op::constant)
       number[v] = g.add_input(node.name);
     else if (node.op == Op::formula)

@@ -1,7 +1,9 @@
 #pragma once
+#include <cstddef>
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "redblue/language/words.hpp"
 #include "redblue/pebbling/graph.hpp"
@@ -23,6 +25,14 @@ struct Factors {
   Node a;
   Node b;
 };
+
+/// of_term(0), of_term(1), ..: as many as `number`.
+template <class F>
+std::vector<Factors> factors(std::size_t number, const F& of_term) {
+  std::vector<Factors> terms(number);
+  for (std::size_t k = 0; k < number; ++k) terms[k] = of_term(k);
+  return terms;
+}
 
 /// The sum of k a b over these, of which there is at least one. The last node gets the name, the others `name` with a
 /// mark: the third product is name*2, the sum that it ends name+2.
