@@ -40,12 +40,13 @@ Board board_of(const Graph& g) {
       b.children[p] |= only(v);
       b.edges.push_back({p, v});
     }
+    if (b.parents[v] == 0 && !g.is_input(node)) b.edges.push_back({v, v});
   }
   if (b.edges.size() > kMostOnBoard) return b;
   b.edges_in.resize(b.size());
   b.edges_out.resize(b.size());
   for (std::size_t e = 0; e < b.edges.size(); ++e) {
-    b.edges_out[b.edges[e].from] |= only(e);
+    if (b.edges[e].from != b.edges[e].to) b.edges_out[b.edges[e].from] |= only(e);
     b.edges_in[b.edges[e].to] |= only(e);
   }
   return b;

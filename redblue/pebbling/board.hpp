@@ -29,9 +29,9 @@ struct Board {
   std::vector<Node> nodes;  ///< their numbers in the graph
   std::vector<Set> parents, children;
   Set inputs = 0;
-  Set outputs = 0;   ///< without inputs, which are blue from the start
-  Set computed = 0;  ///< the nodes that are no inputs
-  std::vector<Edge> edges;
+  Set outputs = 0;                       ///< without inputs, which are blue from the start
+  Set computed = 0;                      ///< the nodes that are no inputs
+  std::vector<Edge> edges;               ///< a constant has one from itself to itself, which is computed like others
   std::vector<Set> edges_in, edges_out;  ///< of each node; empty if there are more than 64 edges
 
   std::size_t size() const { return nodes.size(); }

@@ -62,7 +62,7 @@ int Partial::expand(const Position& p, int extra, F emit) const {
   int more = kNever;
   for_each(all_edges() & ~p.done, [&](std::size_t edge) {
     const auto [from, to] = board_.edges[edge];
-    if (!whole(from, p.done)) return;
+    if (from != to && !whole(from, p.done)) return;
     const Set ends = only(from) | only(to), candidates = p.red & ~ends;
     const int leaving = std::max(0, size_of(p.red | ends) - M_);
     if (size_of(candidates) < leaving) return;

@@ -137,9 +137,14 @@ Optimum solve(const Graph& g, const Rules& rules, std::size_t M, const SolverLim
     throw Unsupported(fmt::format("the exact solver plays with one processor, not with {}", rules.processors));
   if (rules.compute == Rules::Compute::partial) {
     const std::vector<bool> needed = needed_nodes(g);
-    for (Node v = 0; v < g.size(); ++v)
-      if (needed[v] && !g.is_input(v) && g.parents(v).empty())
-        throw Unsupported(fmt::format("{} is a constant, which partial computations have no way to make", label(g, v)));
+    for (Node v = 0; v < g.size(); ++v) {
+      if (g.is_input(v)) continue;
+      if (!needed[v])
+        throw Unsupported(
+            fmt::format("no output needs {}; with partial computations its edges would bind the pebbles of "
+                        "its parents, so the exact solver wants a graph without it",
+                        label(g, v)));
+    }
   }
   const Board board = board_of(g);
   if (rules.compute == Rules::Compute::partial && board.edges.size() > kMostOnBoard)

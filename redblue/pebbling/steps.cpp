@@ -48,7 +48,7 @@ class Layout {
       red_ |= only(x);
     });
     const std::optional<std::size_t> slid = slid_parent(k);
-    if (partial_)
+    if (partial_ && s.node != s.parent)
       add(Move::Kind::update, s.node, s.parent);
     else if (slid)
       add(Move::Kind::slide, s.node, *slid);

@@ -115,7 +115,8 @@ std::vector<Symmetry> symmetries_of(const Board& b, std::size_t most) {
     std::vector<std::size_t> edges;
     if (!b.edges_in.empty() || b.edges.empty())
       for (const Board::Edge& e : b.edges)
-        edges.push_back(first_of(b.edges_out[image[e.from]] & b.edges_in[image[e.to]]));
+        edges.push_back(
+            first_of(e.from == e.to ? b.edges_in[image[e.to]] : b.edges_out[image[e.from]] & b.edges_in[image[e.to]]));
     result.push_back({Renaming(image), Renaming(std::move(edges))});
   }
   return result;

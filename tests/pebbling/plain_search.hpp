@@ -35,10 +35,13 @@ inline std::optional<std::size_t> least_io(const pebbling::Graph& g, const pebbl
       if ((parents[v] & bit(p)) == 0 && needed[v]) edges.emplace_back(p, v);
       parents[v] |= bit(p);
     }
+    if (parents[v] == 0 && needed[v] && (inputs & bit(v)) == 0) edges.emplace_back(v, v);  // a constant
   }
   const auto open = [&](Bits done, std::size_t v, bool from) {
     for (std::size_t e = 0; e < edges.size(); ++e)
-      if ((done & bit(e)) == 0 && (from ? edges[e].first : edges[e].second) == v) return true;
+      if ((done & bit(e)) == 0 && (from ? edges[e].first : edges[e].second) == v &&
+          !(from && edges[e].first == edges[e].second))
+        return true;
     return false;
   };
   std::map<State, std::size_t> best;
@@ -90,7 +93,8 @@ inline std::optional<std::size_t> least_io(const pebbling::Graph& g, const pebbl
     if (!partial) continue;
     for (std::size_t e = 0; e < edges.size(); ++e) {
       const auto [from, to] = edges[e];
-      if ((done & bit(e)) != 0 || open(done, from, false) || (red & bit(from)) == 0) continue;
+      if ((done & bit(e)) != 0) continue;
+      if (from != to && (open(done, from, false) || (red & bit(from)) == 0)) continue;
       if ((red & bit(to)) == 0 && ((blue & bit(to)) != 0 || !room)) continue;
       bool started = false;
       for (std::size_t other = 0; other < edges.size(); ++other)

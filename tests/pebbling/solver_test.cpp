@@ -80,10 +80,11 @@ TEST(PebblingSolver, AMatrixTimesAVectorDependsOnHowItsRowsAreSummed) {
 TEST(PebblingSolver, RecomputationHelpsAGridAndNotAttention) {
   EXPECT_EQ(least(square_grid(4), "place once", 3), 14u);
   EXPECT_EQ(least(square_grid(4), "place", 3), 11u);
+  EXPECT_EQ(curve(attention(2, 2, 1, "fma"), "place once", 4), (Curve{16, 11, 10, 9, 8}));
+  EXPECT_EQ(curve(attention(2, 2, 1, "chain"), "place once", 3), (Curve{24, 15, 11, 10, 9, 8}));
+  EXPECT_EQ(least(attention(2, 2, 1, "fma"), "place", 5), 11u);
   for (const char* const rules : {"place once", "place"}) {
     EXPECT_EQ(curve(attention(1, 2, 1, "fma"), rules, 4), (Curve{8, 6})) << rules;
-    EXPECT_EQ(curve(attention(2, 2, 1, "fma"), rules, 4), (Curve{16, 11, 10, 9, 8})) << rules;
-    EXPECT_EQ(curve(attention(2, 2, 1, "chain"), rules, 4), (Curve{15, 11, 10, 9, 8})) << rules;
     EXPECT_EQ(curve(family("gemm", {{"m", "2"}, {"k", "2"}, {"n", "2"}}), rules, 4), (Curve{17, 14, 13, 12})) << rules;
   }
 }
@@ -96,9 +97,12 @@ TEST(PebblingSolver, LargerGraphsAreNoTrouble) {
 
 TEST(PebblingSolver, PlainSearchAgrees) {
   for (const char* const text : {"place once", "slide once", "place", "slide", "partial", "place once unused-inputs"})
-    rc::prop(std::string("the optimum under ") + text, [text] {
+    EXPECT_TRUE(rc::check(std::string("the optimum under ") + text, [text] {
       const Rules rules = parse_rules(text);
-      const Graph g = any_graph(rules.recompute ? 7 : 8);
+      Graph g = any_graph(rules.recompute ? 7 : 8);
+      if (rules.compute == Rules::Compute::partial)
+        for (Node v = 0; v < g.size(); ++v)
+          if (children_of(g)[v].empty()) g.mark_output(v);
       const std::size_t M = least_memory(g, rules) + *rc::gen::inRange<std::size_t>(0, 2);
       const Optimum optimum = solve(g, rules, M);
       RC_ASSERT(optimum.proved());
@@ -107,7 +111,7 @@ TEST(PebblingSolver, PlainSearchAgrees) {
       for (const pebbling::Move& move : optimum.moves) referee.play(move);
       referee.finish();
       RC_ASSERT(referee.cost().io() == optimum.upper);
-    });
+    }));
 }
 
 TEST(PebblingSolver, ALimitLeavesABracketThatHoldsTheOptimum) {
