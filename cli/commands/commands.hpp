@@ -22,5 +22,6 @@ void add_compare(Program& program);
 void add_regimes(Program& program);
 void add_doctor(Program& program);
 void add_pebble(Program& program);
+void add_solve(Program& program);
 
 }  // namespace redblue::cli

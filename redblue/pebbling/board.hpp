@@ -35,8 +35,6 @@ struct Board {
   std::vector<Set> edges_in, edges_out;  ///< of each node; empty if there are more than 64 edges
 
   std::size_t size() const { return nodes.size(); }
-  /// The reads and writes that no play avoids: each input once, each output once.
-  std::size_t unavoidable() const { return static_cast<std::size_t>(size_of(inputs) + size_of(outputs)); }
 };
 
 inline constexpr std::size_t kMostOnBoard = 64;

@@ -46,7 +46,7 @@ class OneShot {
  private:
   int prices(Set s, Set clean) const { return 2 * size_of(s) - size_of(s & (board_.inputs | board_.outputs | clean)); }
   Set ready(Set done) const;
-  /// Those of `s` whose children are all computed.
+  /// The members of `s` whose children are all computed.
   Set dead(Set s, Set done) const {
     Set result = 0;
     for_each(s, [&](std::size_t x) {

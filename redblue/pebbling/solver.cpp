@@ -34,22 +34,25 @@ class Solver {
         begin_(std::clock()),
         board_(board_of(g)),
         M_(static_cast<int>(std::min(M, kMostOnBoard))),
+        floor_(unavoidable_io(g, rules)),
         unused_(unused_inputs()) {}
 
   Optimum solved() {
-    optimum_.lower = floor();
+    optimum_.lower = floor_;
     const bool slide = rules_.compute == Rules::Compute::slide;
     if (rules_.compute == Rules::Compute::partial) {
       dive(Partial(board_, M_));
-      narrow(Partial(board_, M_), limits_.seconds);
+      narrow(Partial(board_, M_), limits_.seconds, true);
     } else {
       const OneShot once(board_, M_, slide);
       dive(once);
-      // A play without recomputation is one with it, and often as good: the search need only show that none is better.
-      narrow(once, rules_.recompute ? limits_.seconds / 4 : limits_.seconds);
-      if (rules_.recompute && optimum_.upper > floor()) {
-        optimum_.lower = floor();
-        narrow(Recompute(board_, M_, slide), limits_.seconds);
+      if (!rules_.recompute) {
+        narrow(once, limits_.seconds, true);
+      } else {
+        // A play without recomputation is one with it, and often as good: the search need only show that none is
+        // better.
+        narrow(once, limits_.seconds / 4, false);
+        narrow(Recompute(board_, M_, slide), limits_.seconds, true);
       }
     }
     optimum_.seconds = seconds();
@@ -58,7 +61,6 @@ class Solver {
 
  private:
   double seconds() const { return static_cast<double>(std::clock() - begin_) / CLOCKS_PER_SEC; }
-  std::size_t floor() const { return board_.unavoidable() + unused_.size(); }
 
   std::vector<Node> unused_inputs() const {
     std::vector<Node> result;
@@ -93,29 +95,32 @@ class Solver {
 
   template <class Game>
   void dive(const Game& game) {
-    if (const auto play = beam_search(game, kBeamWidth)) take(play->second);
+    const auto play = beam_search(game, kBeamWidth);
+    if (!play) throw std::logic_error("a graph has enough red pebbles and no play");
+    take(play->second);
   }
 
-  /// Narrows the bracket by a search of this game, until this many seconds of the whole are over.
+  /// Looks for better plays of this game until this many seconds of the whole are over. `bounds`: is a lower bound of
+  /// its plays one of all plays?
   template <class Game>
-  void narrow(const Game& game, double until) {
-    const std::size_t floor = optimum_.lower;
-    if (optimum_.upper == floor) return;
+  void narrow(const Game& game, double until, bool bounds) {
+    if (optimum_.upper == floor_) return;
     typename Search<Game>::Limits limits;
     limits.seconds = until - seconds();
     limits.bytes = limits_.bytes;
-    limits.upper = static_cast<int>(optimum_.upper - floor);
+    limits.upper = static_cast<int>(optimum_.upper - floor_);
     limits.progress = [&](int lower) {
-      optimum_.lower = floor + static_cast<std::size_t>(lower);
+      if (bounds) optimum_.lower = floor_ + static_cast<std::size_t>(lower);
       tell();
     };
     const std::vector<Symmetry> symmetries = symmetries_of(board_, kMostSymmetries);
     const auto found = Search<Game>(game, symmetries).run(limits);
     optimum_.positions += found.positions;
     if (found.steps) take(*found.steps);
-    optimum_.lower = floor + static_cast<std::size_t>(found.lower);
-    if (found.complete && optimum_.lower != optimum_.upper)
+    const std::size_t lower = floor_ + static_cast<std::size_t>(found.lower);
+    if (found.complete && lower != optimum_.upper)
       throw std::logic_error("the search of the least I/O and its play disagree");
+    if (bounds) optimum_.lower = lower;
   }
 
   const Graph& graph_;
@@ -124,11 +129,26 @@ class Solver {
   std::clock_t begin_;
   Board board_;
   int M_;
+  std::size_t floor_;
   std::vector<Node> unused_;
   Optimum optimum_;
 };
 
 }  // namespace
+
+std::size_t unavoidable_io(const Graph& g, const Rules& rules) {
+  std::vector<bool> read(g.size(), rules.read_unused_inputs);
+  const std::vector<bool> needed = needed_nodes(g);
+  std::size_t total = 0;
+  for (Node v = 0; v < g.size(); ++v) {
+    if (!g.is_input(v) && needed[v])
+      for (const Node p : g.parents(v)) read[p] = true;
+    if (g.is_output(v) && !g.is_input(v)) ++total;
+  }
+  for (Node v = 0; v < g.size(); ++v)
+    if (g.is_input(v) && read[v]) ++total;
+  return total;
+}
 
 Optimum solve(const Graph& g, const Rules& rules, std::size_t M, const SolverLimits& limits) {
   check(rules);

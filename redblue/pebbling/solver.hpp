@@ -27,6 +27,10 @@ struct Optimum {
   bool proved() const { return lower == upper; }
 };
 
+/// The reads and writes that no play avoids, whatever its M: each input that outputs need once (all inputs, if the
+/// rules say so), each output that is no input once.
+std::size_t unavoidable_io(const Graph& g, const Rules& rules);
+
 /// The least number of reads and writes of any play of a graph whose outputs need at most 64 nodes (and 64 edges, with
 /// partial computations). At a limit lower < upper. Throws CapacityError if M is too small for any play, Unsupported if
 /// the graph is too large, if there are several processors, and, with partial computations, if there are nodes

@@ -6,9 +6,9 @@ namespace redblue::pebbling {
 namespace {
 
 /// Lays a play out without its writes, then puts the writes before the moves that need them.
-class Layout {
+class StepLayout {
  public:
-  Layout(const Board& b, std::span<const Step> steps, const Rules& rules, std::size_t M)
+  StepLayout(const Board& b, std::span<const Step> steps, const Rules& rules, std::size_t M)
       : board_(b),
         steps_(steps),
         partial_(rules.compute == Rules::Compute::partial),
@@ -128,7 +128,7 @@ class Layout {
 }  // namespace
 
 std::vector<Move> moves_of(const Board& b, std::span<const Step> steps, const Rules& rules, std::size_t M) {
-  return Layout(b, steps, rules, M).moves();
+  return StepLayout(b, steps, rules, M).moves();
 }
 
 }  // namespace redblue::pebbling

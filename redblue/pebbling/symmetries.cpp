@@ -34,7 +34,7 @@ std::vector<Set> colours_of(const Board& b) {
 }
 
 /// All nodes, neighbours soon after each other.
-std::vector<std::size_t> walk_of(const Board& b) {
+std::vector<std::size_t> neighbours_together(const Board& b) {
   std::vector<std::size_t> walk;
   Set seen = 0;
   for (std::size_t v = b.size(); v-- > 0;) {
@@ -53,7 +53,7 @@ std::vector<std::size_t> walk_of(const Board& b) {
 class SymmetrySearch {
  public:
   SymmetrySearch(const Board& b, std::size_t most)
-      : board_(b), most_(most), colours_(colours_of(b)), walk_(walk_of(b)), image_(b.size()) {}
+      : board_(b), most_(most), colours_(colours_of(b)), walk_(neighbours_together(b)), image_(b.size()) {}
 
   std::vector<std::vector<std::size_t>> found() {
     extend(0);

@@ -31,7 +31,8 @@ struct Symmetry {
 };
 
 /// Symmetries of the board but for the one that changes nothing, at most `most` of them: all if there are no more. (A
-/// search may use any of them.) Those of `edges` are empty when the board has no sets of edges.
+/// search may use any of them.) Their `edges` are empty when the board has no
+/// sets of edges.
 std::vector<Symmetry> symmetries_of(const Board& b, std::size_t most);
 
 }  // namespace redblue::pebbling

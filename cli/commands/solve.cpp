@@ -1,0 +1,198 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "commands/commands.hpp"
+#include "options/graph.hpp"
+#include "options/options.hpp"
+#include "redblue/language/error.hpp"
+#include "redblue/pebbling/certificate.hpp"
+#include "redblue/pebbling/partition.hpp"
+#include "redblue/pebbling/referee.hpp"
+#include "redblue/pebbling/solver.hpp"
+#include "report/json.hpp"
+#include "report/progress.hpp"
+#include "report/standard_output.hpp"
+
+namespace redblue::cli {
+namespace {
+
+using pebbling::Certificate;
+using pebbling::Optimum;
+
+struct SolveOptions {
+  GraphOptions graph;
+  RulesOptions rules;
+  std::optional<index_t> M;
+  double seconds = 60;
+  std::string max_memory = "4GiB";
+  std::optional<std::string> output;
+  bool partition = false;
+  bool json = false;
+};
+
+/// Tells the bracket on standard error, at most once in a progress_period().
+class Brackets {
+ public:
+  explicit Brackets(std::size_t M) : M_(M), told_(std::chrono::steady_clock::now()) {}
+  void tell(std::size_t lower, std::size_t upper) {
+    const auto now = std::chrono::steady_clock::now();
+    if (now - told_ < progress_period()) return;
+    told_ = now;
+    note(fmt::format("M = {}: the least I/O is {} to {}", M_, lower, upper));
+  }
+
+ private:
+  std::size_t M_;
+  std::chrono::steady_clock::time_point told_;
+};
+
+/// The play that was found, with what is known of it.
+Certificate certificate_of(const pebbling::NamedGraph& named, const pebbling::Rules& rules, std::size_t M,
+                           const Optimum& optimum) {
+  Certificate c{
+      .schedule = optimum.proved() ? "optimal" : fmt::format("best known; no play moves fewer than {}", optimum.lower),
+      .graph_text = named.text,
+      .problem = named.problem,
+      .rules = rules,
+      .M = M,
+      .graph = named.graph,
+      .moves = optimum.moves};
+  pebbling::Referee referee(c.graph, rules, M);
+  for (const pebbling::Move& move : c.moves) referee.play(move);
+  c.cost = referee.cost();
+  return c;
+}
+
+/// The 2M-partition of the play, checked; with the least number of parts where that can be found.
+struct PartitionReport {
+  pebbling::Partition partition;
+  std::vector<pebbling::PartBounds> bounds;
+  std::optional<std::size_t> least_parts;
+  std::string why_not;  ///< if least_parts is missing
+};
+PartitionReport partition_of(const pebbling::NamedGraph& named, const pebbling::Rules& rules, std::size_t M,
+                             const Optimum& optimum) {
+  PartitionReport report;
+  report.partition = pebbling::partition_of(named.graph, rules, M, optimum.moves);
+  report.bounds = check_partition(named.graph, report.partition, 2 * M);
+  try {
+    report.least_parts = pebbling::least_parts(named.graph, 2 * M);
+  } catch (const Unsupported& e) {
+    report.why_not = e.what();
+  }
+  return report;
+}
+
+Json json_of(const PartitionReport& report, const pebbling::Graph& g, std::size_t M) {
+  Json parts = Json::array();
+  for (std::size_t k = 0; k < report.bounds.size(); ++k) {
+    Json nodes = Json::array();
+    for (const pebbling::Node v : report.partition.parts[k]) nodes.push_back(label(g, v));
+    parts.push_back({{"nodes", nodes},
+                     {"minimum", Int128(report.bounds[k].minimum)},
+                     {"dominator", Int128(report.bounds[k].dominator)}});
+  }
+  Json j{{"S", Int128(2 * M)}, {"parts", parts}};
+  j["least_parts"] = report.least_parts ? Json(Int128(*report.least_parts)) : Json();
+  if (!report.why_not.empty()) j["why_not"] = report.why_not;
+  if (report.least_parts) j["bound"] = Int128(M * (*report.least_parts - 1));
+  return j;
+}
+
+void print_partition(const PartitionReport& report, const pebbling::Graph& g, std::size_t M) {
+  for (std::size_t k = 0; k < report.bounds.size(); ++k) {
+    std::vector<std::string> nodes;
+    for (const pebbling::Node v : report.partition.parts[k]) nodes.push_back(label(g, v));
+    fmt::print("  part {}: minimum set {}, dominator {} (2M = {}): {}\n", k + 1, report.bounds[k].minimum,
+               report.bounds[k].dominator, 2 * M, fmt::join(nodes, " "));
+  }
+  if (report.least_parts)
+    fmt::print("  P(2M) = {}, so every play moves at least M (P(2M) - 1) = {} words\n", *report.least_parts,
+               M * (*report.least_parts - 1));
+  else
+    fmt::print("  P(2M) is not known: {}\n", report.why_not);
+}
+
+}  // namespace
+
+void add_solve(Program& program) {
+  const Command command =
+      program.command("solve", "the least I/O of a small graph in the red-blue pebble game, proved");
+  command.footer(
+      "Without --M: every M from the least to the one at which only inputs and outputs move.\n"
+      "Examples:\n  redblue solve --graph attention --nq 2 --nk 3 --d 1 --M 5 --once --output best.txt\n  redblue "
+      "solve "
+      "--hdag graph.hdag --rules partial --json");
+  auto options = std::make_shared<SolveOptions>();
+  options->graph.add_to(command);
+  options->rules.add_to(command);
+  command.option("--M", options->M, "red pebbles").words();
+  command.option("--seconds", options->seconds, "processor time for each M; then the answer is a bracket");
+  command.option("--max-memory", options->max_memory, "what the search may hold; then the answer is a bracket")
+      .type_name("BYTES");
+  command.option("--output", options->output, "the play as a certificate; with --M").type_name("FILE");
+  command.flag("--partition", options->partition, "the 2M-partition of the play, checked, and the bound M (P(2M) - 1)");
+  command.flag("--json", options->json, "JSON");
+  command.does([options] {
+    const pebbling::NamedGraph named = options->graph.graph();
+    const pebbling::Rules rules = options->rules.rules();
+    if (options->M && *options->M < 0) throw Error(fmt::format("--M {}: give a number of pebbles", *options->M));
+    if (options->output && !options->M) throw Error("--output writes one play: say its --M");
+    if (!(options->seconds >= 0)) throw Error(fmt::format("--seconds {}: give a time of 0 or more", options->seconds));
+    pebbling::SolverLimits limits;
+    limits.seconds = options->seconds;
+    limits.bytes = static_cast<std::size_t>(parse_bytes("--max-memory", options->max_memory).value());
+    const std::size_t unavoidable = pebbling::unavoidable_io(named.graph, rules);
+    Json results = Json::array();
+    std::size_t M = options->M ? static_cast<std::size_t>(*options->M) : least_memory(named.graph, rules);
+    for (bool more = true; more; ++M) {
+      Brackets brackets(M);
+      limits.progress = [&](std::size_t lower, std::size_t upper) { brackets.tell(lower, upper); };
+      const Optimum optimum = solve(named.graph, rules, M, limits);
+      const Certificate c = certificate_of(named, rules, M, optimum);
+      if (options->output) write_certificate(c, *options->output);
+      std::optional<PartitionReport> partition;
+      if (options->partition) partition = partition_of(named, rules, M, optimum);
+      more = !options->M && optimum.upper > unavoidable;
+      if (options->json) {
+        results.push_back({{"M", Int128(M)},
+                           {"lower", Int128(optimum.lower)},
+                           {"upper", Int128(optimum.upper)},
+                           {"proved", optimum.proved()},
+                           {"reads", Int128(c.cost.reads)},
+                           {"writes", Int128(c.cost.writes)},
+                           {"peak", Int128(c.cost.peak)},
+                           {"moves", Int128(c.moves.size())},
+                           {"positions", Int128(optimum.positions)},
+                           {"seconds", optimum.seconds}});
+        if (partition) results.back()["partition"] = json_of(*partition, named.graph, M);
+        continue;
+      }
+      if (results.empty())
+        fmt::print("{}, rules '{}': {} words are unavoidable\n", named.text, to_text(rules), unavoidable);
+      results.push_back(Json());
+      const std::string words = optimum.proved()
+                                    ? fmt::format("{} words is the least", optimum.upper)
+                                    : fmt::format("the least is {} to {} words", optimum.lower, optimum.upper);
+      fmt::print("M = {}: {}; {} reads and {} writes; {} positions, {:.2f} s\n", M, words, c.cost.reads, c.cost.writes,
+                 optimum.positions, optimum.seconds);
+      if (partition) print_partition(*partition, named.graph, M);
+    }
+    if (options->json)
+      print(Json{{"schema", "redblue.solve/1"},
+                 {"graph", named.text},
+                 {"problem", named.problem},
+                 {"rules", to_text(rules)},
+                 {"unavoidable", Int128(unavoidable)},
+                 {"results", results}});
+    return 0;
+  });
+}
+
+}  // namespace redblue::cli

@@ -1,0 +1,59 @@
+#include <algorithm>
+#include <fstream>
+
+#include "cli/cli.hpp"
+
+namespace redblue::test {
+namespace {
+
+using testing::HasSubstr;
+
+TEST(Cli, SolvesAGraphAndPebbleAcceptsThePlay) {
+  const Workplace w;
+  const Args graph{"--graph", "attention", "--nq", "2", "--nk", "2", "--d", "1", "--once"};
+  const Finished f = w.run(Args{"solve"} + graph + Args{"--M", "5", "--json", "--partition", "--output", "c.txt"});
+  ASSERT_EQ(f.exit_code, 0) << f.err;
+  const auto result = f.json()["results"][0];
+  EXPECT_EQ(f.json()["unavoidable"], 8);
+  EXPECT_EQ(result["lower"], 11);
+  EXPECT_EQ(result["upper"], 11);
+  EXPECT_EQ(result["proved"], true);
+  EXPECT_EQ(result["partition"]["least_parts"], 1);
+  EXPECT_EQ(w.run({"pebble", "--check", "c.txt", "--json"}).json()["io"], 11);
+  const Finished every = w.run(Args{"solve", "--json"} + graph);
+  ASSERT_EQ(every.json()["results"].size(), 5u);  // M = 4 to 8
+  EXPECT_EQ(every.json()["results"][4]["upper"], 8);
+  EXPECT_THAT(w.run(Args{"solve"} + graph + Args{"--M", "5"}).out, HasSubstr("M = 5: 11 words is the least"));
+}
+
+TEST(Cli, SolveLeavesABracketWithoutTime) {
+  const Workplace w;
+  const Finished f = w.run({"solve", "--graph", "attention", "--nq", "3", "--nk", "3", "--d", "1", "--once", "--M", "6",
+                            "--seconds", "0", "--json"});
+  ASSERT_EQ(f.exit_code, 0) << f.err;
+  const auto result = f.json()["results"][0];
+  EXPECT_EQ(result["proved"], false);
+  EXPECT_LE(result["lower"], 22);
+  EXPECT_GE(result["upper"], 22);
+}
+
+TEST(Cli, SolveRefusesInOneSentence) {
+  const Workplace w;
+  const auto says = [&](const Args& more) {
+    const Finished f = w.run(Args{"solve"} + more);
+    EXPECT_EQ(f.exit_code, 2) << f.out;
+    EXPECT_EQ(std::ranges::count(f.err, '\n'), 1) << f.err;
+    return f.err;
+  };
+  EXPECT_THAT(says({}), HasSubstr("a graph comes from one of"));
+  EXPECT_THAT(says({"--graph", "tree", "--k", "3", "--depth", "2", "--M", "3"}), HasSubstr("infeasible"));
+  EXPECT_THAT(says({"--graph", "fft", "--stages", "5", "--M", "8"}), HasSubstr("at most 64"));
+  EXPECT_THAT(says({"--graph", "tree", "--k", "2", "--depth", "2", "--output", "c"}), HasSubstr("say its --M"));
+  EXPECT_THAT(says({"--graph", "tree", "--k", "2", "--depth", "2", "--seconds", "nan"}), HasSubstr("--seconds"));
+  EXPECT_THAT(says({"--graph", "tree", "--k", "2", "--depth", "2", "--processors", "2"}), HasSubstr("one processor"));
+  EXPECT_THAT(says({"--graph", "tree", "--k", "2", "--depth", "2", "--rules", "partial", "--partition"}),
+              HasSubstr("whole nodes"));
+}
+
+}  // namespace
+}  // namespace redblue::test
