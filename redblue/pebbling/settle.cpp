@@ -77,11 +77,16 @@ class Settling {
       }
     return false;
   }
-  /// A target that has nothing to do with old values.
+  /// A target that has nothing to do with old values, but with those that another target is to hold as they are.
   bool one_beside() {
+    const auto is_kept = [&](Expr e) {
+      return std::ranges::any_of(open_, [&](std::size_t t) { return value_of(t) == Symbol(1, e); });
+    };
     for (const std::size_t t : open_) {
       const std::set<Expr> parents = parents_of(value_of(t), from_);
-      if (std::ranges::any_of(parents, [&](Expr e) { return ending_.contains(e); })) continue;
+      if (std::ranges::any_of(
+              parents, [&](Expr e) { return ending_.contains(e) && (!is_kept(e) || value_of(t) == Symbol(1, e)); }))
+        continue;
       settle_one(t, kNoExpr);
       return true;
     }
