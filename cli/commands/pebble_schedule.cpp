@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "redblue/language/error.hpp"
@@ -76,7 +78,7 @@ void print_text(const Played& one) {
   fmt::print("{:<28} {} reads + {} writes = {} words, footprint {}, peak {}", plan::text_of(one.plan->row()),
              cost.reads, cost.writes, cost.io(), one.plan->footprint().str(), cost.peak);
   if (one.optimum)
-    fmt::print("; the least of its graph is {}, {:.2f} times less", bracket_of(*one.optimum),
+    fmt::print("; the least of its graph is {}, of which it is {:.2f} times", bracket_of(*one.optimum),
                static_cast<double>(cost.io()) / static_cast<double>(one.optimum->upper));
   if (!one.no_optimum.empty()) fmt::print("; no optimum: {}", one.no_optimum);
   fmt::print("\n");
@@ -90,7 +92,10 @@ void print_moves(const pebbling::Play& play) {
     const bool computes = m.kind == pebbling::Move::Kind::compute || m.kind == pebbling::Move::Kind::slide;
     if (computes) {
       const auto op = play.graph.op(m.node);
-      fmt::print(" = {}", op == pebbling::Op::formula ? play.graph.formula(m.node) : name_of(op));
+      if (op == pebbling::Op::constant)
+        fmt::print(" = {}", play.graph.constant(m.node));
+      else
+        fmt::print(" = {}", op == pebbling::Op::formula ? play.graph.formula(m.node) : name_of(op));
       for (const pebbling::Node p : play.graph.parents(m.node)) fmt::print(" {}", label(play.graph, p));
     }
     if (m.kind == pebbling::Move::Kind::slide) fmt::print(", on the pebble of {}", label(play.graph, m.parent));
