@@ -52,6 +52,7 @@ class Call {
 
   void play() {
     std::vector<View<Symbol>> views;
+    views.reserve(operands_.size());
     for (std::size_t i = 0; i < operands_.size(); ++i) views.push_back(view_of(i));
     record(kernel_, views);
     find_changes();

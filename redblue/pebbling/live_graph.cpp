@@ -17,6 +17,7 @@ Node LiveGraph::add(const Recipe& recipe, const std::string& kind) {
   const Node v = recipe.op == Op::formula ? graph_.add_formula(recipe.parents, recipe.formula, std::move(name))
                                           : graph_.add(recipe.op, recipe.parents, std::move(name), recipe.k);
   std::vector<double> parents;
+  parents.reserve(recipe.parents.size());
   for (const Node p : recipe.parents) parents.push_back(values_[p]);
   values_.push_back(graph_.evaluate(v, parents));
   words_.push_back(0);

@@ -173,6 +173,7 @@ std::vector<std::vector<std::size_t>> groups_of(const std::vector<Target>& targe
   std::map<std::size_t, std::vector<std::size_t>> members;
   for (std::size_t t = 0; t < targets.size(); ++t) members[group[t]].push_back(t);
   std::vector<std::vector<std::size_t>> groups;
+  groups.reserve(members.size());
   for (auto& [g, list] : members) groups.push_back(std::move(list));
   return groups;
 }

@@ -81,6 +81,7 @@ std::vector<Symbol> terms_of(Symbol s) {
   if (s.is_known() || !Expressions::now()[s.expr()].is(Expression::Kind::sum)) return {s};
   const Expression& sum = Expressions::now()[s.expr()];
   std::vector<Symbol> terms;
+  terms.reserve(sum.args.size() + 1);
   for (const Symbol& a : sum.args) terms.emplace_back(s.k() * a.k(), a.expr());
   if (sum.constant != 0) terms.emplace_back(s.k() * sum.constant);
   return terms;
