@@ -107,7 +107,7 @@ std::optional<SlowArray> array_of_option(std::string_view name) {
   return std::nullopt;
 }
 
-std::string_view text_of(PyObject* text) {
+std::string_view utf8_of(PyObject* text) {
   Py_ssize_t size = 0;
   const char* const data = PyUnicode_AsUTF8AndSize(text, &size);
   if (data == nullptr) throw nb::python_error();
@@ -131,7 +131,7 @@ void add_value(PyObject* x, Key& key) {
   }
   if (PyUnicode_CheckExact(x) != 0) {
     key.add('s');
-    return key.add_text(text_of(x));
+    return key.add_text(utf8_of(x));
   }
   if (PyTuple_CheckExact(x) == 0) throw NoKey();
   const Py_ssize_t n = PyTuple_Size(x);
@@ -172,7 +172,7 @@ struct AskedCall {
       Py_ssize_t at = 0;
       PyObject *name = nullptr, *value = nullptr;
       while (PyDict_Next(options.ptr(), &at, &name, &value) != 0) {
-        const std::string_view text = text_of(name);
+        const std::string_view text = utf8_of(name);
         const std::optional<SlowArray> array = array_of_option(text);
         if (array && value == Py_None) continue;
         key.add_text(text);
