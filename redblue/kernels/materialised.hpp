@@ -160,7 +160,7 @@ struct MergeRows {
   static constexpr index_t macs(Shape, Shape, Shape, Shape) { return 0; }
   template <class T>
   void run(View<T> O, View<const T> alpha, View<const T> beta, View<const T> B) const {
-    const auto part = [](T share, T x) { return share == T(0) && std::signbit(share) ? T(0) : share * x; };
+    const auto part = [](T share, T x) { return share == T(0) && signbit(share) ? T(0) : share * x; };
     for (index_t i = 0; i < O.rows(); ++i)
       for (index_t t = 0; t < O.cols(); ++t) O(i, t) = part(alpha[i], O(i, t)) + part(beta[i], B(i, t));
   }
