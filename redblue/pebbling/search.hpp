@@ -176,7 +176,7 @@ class Search {
     const auto place = static_cast<std::uint32_t>(places_.size());
     places_.push_back({p, parent, paid, false});
     rivals.push_back({p.red, p.clean, place, paid});
-    open(static_cast<std::size_t>(paid + p.ahead), place, 0);
+    open(static_cast<std::size_t>(paid) + static_cast<std::size_t>(p.ahead), place, 0);
   }
 
   void open(std::size_t total, std::uint32_t place, int extra) {
