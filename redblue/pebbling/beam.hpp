@@ -22,7 +22,9 @@ std::optional<std::pair<int, std::vector<Step>>> beam_search(const Game& game, s
   };
   std::vector<std::vector<Entry>> layers(kMostOnBoard + 1);
   std::vector<Entry> kept;
-  const auto add = [&](Entry e) { layers[static_cast<std::size_t>(size_of(e.position.done))].push_back(std::move(e)); };
+  const auto add = [&](Entry e) {
+    layers[static_cast<std::size_t>(number_in(e.position.done))].push_back(std::move(e));
+  };
   Entry first{game.start(), 0, kNone, {}};
   game.close(first.position, &first.steps);
   add(std::move(first));

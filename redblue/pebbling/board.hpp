@@ -13,7 +13,7 @@ using Set = std::uint64_t;
 
 inline constexpr Set only(std::size_t v) { return Set{1} << v; }
 inline std::size_t first_of(Set s) { return static_cast<std::size_t>(std::countr_zero(s)); }
-inline int size_of(Set s) { return std::popcount(s); }
+inline int number_in(Set s) { return std::popcount(s); }
 
 template <class F>
 void for_each(Set s, F f) {

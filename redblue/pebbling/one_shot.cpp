@@ -17,7 +17,7 @@ void OneShot::close(Position& p, std::vector<Step>* steps) const {
     todo &= todo - 1;
     const Set parents = board_.parents[v];
     const Set dying = dead(parents, p.done | only(v));
-    const int room = M_ - size_of(p.red | parents);
+    const int room = M_ - number_in(p.red | parents);
     if (room < 0 || (room == 0 && !(slide_ && dying != 0)) || (parents & ~p.red & ~dying) != 0) continue;
     // The new value takes the place of parents that die, if they cost as much to put away.
     if (board_.children[v] != 0 && prices(dying & p.red, p.clean) < prices(only(v), 0)) continue;

@@ -15,7 +15,7 @@ void for_each_subset(Set from, int count, F&& f, Set chosen = 0) {
     f(chosen);
     return;
   }
-  for (; size_of(from) >= count; from &= from - 1)
+  for (; number_in(from) >= count; from &= from - 1)
     for_each_subset(from & (from - 1), count - 1, f, chosen | only(first_of(from)));
 }
 
@@ -37,14 +37,16 @@ class OneShot {
   }
   int gap(const Position& a, const Position& b, int most) const {
     const Set extra = a.red & ~b.red;
-    if (size_of(extra) > most) return kNever;
-    return prices(extra, a.clean) + size_of(a.red & b.red & b.clean & ~a.clean);
+    if (number_in(extra) > most) return kNever;
+    return prices(extra, a.clean) + number_in(a.red & b.red & b.clean & ~a.clean);
   }
   template <class F>
   int expand(const Position& p, int extra, F emit) const;
 
  private:
-  int prices(Set s, Set clean) const { return 2 * size_of(s) - size_of(s & (board_.inputs | board_.outputs | clean)); }
+  int prices(Set s, Set clean) const {
+    return 2 * number_in(s) - number_in(s & (board_.inputs | board_.outputs | clean));
+  }
   Set ready(Set done) const;
   /// The members of `s` whose children are all computed.
   Set dead(Set s, Set done) const {
@@ -78,9 +80,9 @@ int OneShot::expand(const Position& p, int extra, F emit) const {
   for_each(ready(p.done), [&](std::size_t v) {
     const Set parents = board_.parents[v], candidates = p.red & ~parents;
     const Set dying = dead(parents, p.done | only(v));
-    const int held = size_of(p.red | parents), own = size_of(parents);
+    const int held = number_in(p.red | parents), own = number_in(parents);
     const auto with = [&](int leaving, std::size_t slid, int price) {
-      if (size_of(candidates) < leaving || price > extra + 2) return;
+      if (number_in(candidates) < leaving || price > extra + 2) return;
       for_each_subset(candidates, leaving, [&](Set evicted) {
         const int cost = price + prices(evicted, p.clean);
         if (cost < extra || (cost > extra && cost >= more) || !worth_evicting(p, candidates, evicted)) return;

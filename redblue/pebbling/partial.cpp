@@ -25,7 +25,7 @@ bool Partial::never_wrong(const Position& p, std::size_t edge) const {
   const Set done = p.done | only(edge);
   const bool from_red = (p.red & only(from)) != 0, to_red = (p.red & only(to)) != 0;
   const bool from_dies = dead(from, done);
-  const bool room = size_of(p.red | only(from) | only(to)) <= M_;
+  const bool room = number_in(p.red | only(from) | only(to)) <= M_;
   if (to_red && ((p.clean & only(to)) == 0 || dead(to, done))) return from_red || (from_dies && room);
   if (to_red) return from_red && from_dies;
   // A new node takes the place of a parent that dies and costs as much to put away.

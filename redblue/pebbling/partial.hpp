@@ -26,8 +26,8 @@ class Partial {
   }
   int gap(const Position& a, const Position& b, int most) const {
     const Set extra = a.red & ~b.red;
-    if (size_of(extra) > most) return kNever;
-    return prices(extra, a) + size_of(a.red & b.red & b.clean & ~a.clean);
+    if (number_in(extra) > most) return kNever;
+    return prices(extra, a) + number_in(a.red & b.red & b.clean & ~a.clean);
   }
   template <class F>
   int expand(const Position& p, int extra, F emit) const;
@@ -64,8 +64,8 @@ int Partial::expand(const Position& p, int extra, F emit) const {
     const auto [from, to] = board_.edges[edge];
     if (from != to && !whole(from, p.done)) return;
     const Set ends = only(from) | only(to), candidates = p.red & ~ends;
-    const int leaving = std::max(0, size_of(p.red | ends) - M_);
-    if (size_of(candidates) < leaving) return;
+    const int leaving = std::max(0, number_in(p.red | ends) - M_);
+    if (number_in(candidates) < leaving) return;
     for_each_subset(candidates, leaving, [&](Set evicted) {
       const int cost = prices(evicted, p);
       if (cost > extra) more = std::min(more, cost);

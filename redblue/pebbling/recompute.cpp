@@ -106,7 +106,7 @@ int Recompute::gap(const Position& a, const Position& b, int most) const {
     total += price_of_reading(a, x);
   }
   // What b has written and a has not, a writes too: but once if it has just read it.
-  return total + size_of(b.clean & ~a.clean & ~(b.red & ~a.red));
+  return total + number_in(b.clean & ~a.clean & ~(b.red & ~a.red));
 }
 
 void Recompute::settle(Position& p) const {

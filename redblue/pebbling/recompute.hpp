@@ -64,9 +64,9 @@ int Recompute::expand(const Position& p, int extra, F emit) const {
     for_each(parents & ~p.red, [&](std::size_t x) { price = std::min(kNever, price + price_of_reading(p, x)); });
     if (price >= kNever) return;
     const Set candidates = p.red & ~parents;
-    const int held = size_of(p.red | parents), own = size_of(parents);
+    const int held = number_in(p.red | parents), own = number_in(parents);
     const auto with = [&](int leaving, std::size_t slid) {
-      if (size_of(candidates) < leaving) return;
+      if (number_in(candidates) < leaving) return;
       for_each_subset(candidates, leaving, [&](Set evicted) {
         Position next = p;
         next.done |= only(v) | (parents & board_.inputs);

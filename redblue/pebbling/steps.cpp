@@ -65,7 +65,7 @@ class StepLayout {
     const Step& s = steps_[k];
     if (!slide_) return std::nullopt;
     if (s.parent != kNone) return s.parent;
-    if (static_cast<std::size_t>(size_of(red_)) < M_) return std::nullopt;
+    if (static_cast<std::size_t>(number_in(red_)) < M_) return std::nullopt;
     std::optional<std::size_t> result;
     for_each(board_.parents[s.node], [&](std::size_t x) {
       if (!needed_after(k, x)) result = x;
