@@ -68,6 +68,12 @@ SHELVES = {
         "oracle",
         "",
     ],
+    "pebbling": [
+        "graphs",  # of single words: attention, test families, files
+        "",        # the game: rules, moves, referee, certificates
+        "search",  # exact optima and lower bounds
+        "play",    # schedules as plays
+    ],
     "methods": [
         "maths",  # what each method computes, and its numbers
         "kernels",

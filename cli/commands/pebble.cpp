@@ -10,8 +10,8 @@
 #include "redblue/files/atomic_file.hpp"
 #include "redblue/language/error.hpp"
 #include "redblue/pebbling/certificate.hpp"
-#include "redblue/pebbling/dot.hpp"
-#include "redblue/pebbling/hdag.hpp"
+#include "redblue/pebbling/graphs/dot.hpp"
+#include "redblue/pebbling/graphs/hdag.hpp"
 #include "report/json.hpp"
 #include "report/standard_output.hpp"
 

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "redblue/language/error.hpp"
-#include "redblue/pebbling/scheduled.hpp"
-#include "redblue/pebbling/solver.hpp"
+#include "redblue/pebbling/play/scheduled.hpp"
+#include "redblue/pebbling/search/solver.hpp"
 #include "report/json.hpp"
 
 namespace redblue::cli {

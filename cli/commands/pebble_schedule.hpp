@@ -3,7 +3,7 @@
 #include <string>
 
 #include "command_line.hpp"
-#include "redblue/pebbling/catalog.hpp"
+#include "redblue/pebbling/graphs/catalog.hpp"
 #include "redblue/pebbling/rules.hpp"
 
 namespace redblue::cli {

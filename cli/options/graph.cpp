@@ -10,8 +10,8 @@
 
 #include "redblue/files/text.hpp"
 #include "redblue/language/error.hpp"
-#include "redblue/pebbling/dot.hpp"
-#include "redblue/pebbling/hdag.hpp"
+#include "redblue/pebbling/graphs/dot.hpp"
+#include "redblue/pebbling/graphs/hdag.hpp"
 
 namespace redblue::cli {
 namespace {

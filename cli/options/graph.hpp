@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "command_line.hpp"
-#include "redblue/pebbling/catalog.hpp"
+#include "redblue/pebbling/graphs/catalog.hpp"
 #include "redblue/pebbling/rules.hpp"
 
 namespace redblue::cli {

@@ -4,7 +4,7 @@
 #include <string_view>
 #include <vector>
 
-#include "redblue/pebbling/graph.hpp"
+#include "redblue/pebbling/graphs/graph.hpp"
 #include "redblue/pebbling/moves.hpp"
 #include "redblue/pebbling/rules.hpp"
 

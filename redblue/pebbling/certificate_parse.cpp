@@ -6,8 +6,8 @@
 
 #include "redblue/files/text.hpp"
 #include "redblue/language/error.hpp"
-#include "redblue/pebbling/catalog.hpp"
 #include "redblue/pebbling/certificate.hpp"
+#include "redblue/pebbling/graphs/catalog.hpp"
 
 namespace redblue::pebbling {
 namespace {

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "redblue/pebbling/graph.hpp"
+#include "redblue/pebbling/graphs/graph.hpp"
 
 namespace redblue::pebbling {
 

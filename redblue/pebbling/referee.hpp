@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "redblue/language/error.hpp"
-#include "redblue/pebbling/graph.hpp"
+#include "redblue/pebbling/graphs/graph.hpp"
 #include "redblue/pebbling/moves.hpp"
 #include "redblue/pebbling/rules.hpp"
 

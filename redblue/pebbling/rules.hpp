@@ -2,7 +2,7 @@
 #include <cstddef>
 #include <string>
 
-#include "redblue/pebbling/graph.hpp"
+#include "redblue/pebbling/graphs/graph.hpp"
 
 namespace redblue::pebbling {
 

@@ -1,4 +1,4 @@
-#include "redblue/pebbling/attention.hpp"
+#include "redblue/pebbling/graphs/attention.hpp"
 
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "pebbling/values.hpp"
-#include "redblue/pebbling/catalog.hpp"
+#include "redblue/pebbling/graphs/catalog.hpp"
 
 namespace redblue::test {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "pebbling/graphs.hpp"
 #include "pebbling/players.hpp"
-#include "redblue/pebbling/catalog.hpp"
+#include "redblue/pebbling/graphs/catalog.hpp"
 #include "support/refusal.hpp"
 
 namespace redblue::test {

@@ -1,11 +1,11 @@
-#include "redblue/pebbling/families.hpp"
+#include "redblue/pebbling/graphs/families.hpp"
 
 #include <gtest/gtest.h>
 
 #include <bit>
 
 #include "pebbling/values.hpp"
-#include "redblue/pebbling/catalog.hpp"
+#include "redblue/pebbling/graphs/catalog.hpp"
 #include "redblue/pebbling/rules.hpp"
 #include "support/refusal.hpp"
 

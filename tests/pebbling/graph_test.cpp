@@ -1,4 +1,4 @@
-#include "redblue/pebbling/graph.hpp"
+#include "redblue/pebbling/graphs/graph.hpp"
 
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>

@@ -1,10 +1,10 @@
-#include "redblue/pebbling/hdag.hpp"
+#include "redblue/pebbling/graphs/hdag.hpp"
 
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
 #include "pebbling/graphs.hpp"
-#include "redblue/pebbling/catalog.hpp"
+#include "redblue/pebbling/graphs/catalog.hpp"
 #include "support/refusal.hpp"
 
 namespace redblue::test {

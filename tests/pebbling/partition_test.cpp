@@ -1,4 +1,4 @@
-#include "redblue/pebbling/partition.hpp"
+#include "redblue/pebbling/search/partition.hpp"
 
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "pebbling/graphs.hpp"
-#include "redblue/pebbling/families.hpp"
-#include "redblue/pebbling/solver.hpp"
+#include "redblue/pebbling/graphs/families.hpp"
+#include "redblue/pebbling/search/solver.hpp"
 #include "support/refusal.hpp"
 
 namespace redblue::test {

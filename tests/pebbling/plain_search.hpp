@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "redblue/pebbling/graph.hpp"
+#include "redblue/pebbling/graphs/graph.hpp"
 #include "redblue/pebbling/rules.hpp"
 
 namespace redblue::test {

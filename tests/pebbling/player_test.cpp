@@ -1,4 +1,4 @@
-#include "redblue/pebbling/player.hpp"
+#include "redblue/pebbling/play/player.hpp"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>

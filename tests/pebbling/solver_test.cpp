@@ -1,4 +1,4 @@
-#include "redblue/pebbling/solver.hpp"
+#include "redblue/pebbling/search/solver.hpp"
 
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
@@ -8,7 +8,7 @@
 
 #include "pebbling/graphs.hpp"
 #include "pebbling/plain_search.hpp"
-#include "redblue/pebbling/catalog.hpp"
+#include "redblue/pebbling/graphs/catalog.hpp"
 #include "redblue/pebbling/referee.hpp"
 #include "support/refusal.hpp"
 

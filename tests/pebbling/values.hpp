@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "redblue/pebbling/graph.hpp"
+#include "redblue/pebbling/graphs/graph.hpp"
 
 namespace redblue::test {
 
