@@ -62,6 +62,7 @@ Graph graph_of(std::vector<LooseNode> nodes) {
     LooseNode& node = nodes[v];
     std::vector<Node> parents = node.parents;
     for (Node& p : parents) p = number[p];
+    if (node.op == Op::unknown) std::ranges::sort(parents);
     if (parents.empty() && node.op != Op::constant)
       number[v] = g.add_input(node.name);
     else if (node.op == Op::formula)
