@@ -91,8 +91,8 @@ std::optional<Words> least_memory(const Schedule& s, const Sizes& x, schedule::L
     return s.choose(x, limits).has_value();
   };
   if (!works(enough)) return std::nullopt;
-  // Seldom does less do than the smallest tiles occupy: just below is looked first, then further and further down. Where
-  // pairs are listed, only some tiles are tried, and less may do where a little less does not.
+  // Seldom does less do than the smallest tiles occupy: just below is looked first, then further and further down.
+  // Where pairs are listed, only some tiles are tried, and less may do where a little less does not.
   for (Words step = 1; too_small == 0 && enough > 1 && !s.traits.lists_pairs; step = 2 * step) {
     const Words below = std::max(Words(1), enough - step);
     (works(below) ? enough : too_small) = below;

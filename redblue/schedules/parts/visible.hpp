@@ -168,14 +168,14 @@ inline VisitPrices query_block_prices(const Sizes& x, const Limits& limits, Word
   return p;
 }
 
-/// At least how many visits blocks of `size` rows, or of keys, have; smaller blocks have no fewer. Between two edges that
-/// is close to what they have, else it is that of blocks without a hidden pair:
+/// At least how many visits blocks of `size` rows, or of keys, have; smaller blocks have no fewer. Between two edges
+/// that is close to what they have, else it is that of blocks without a hidden pair:
 ///   visits(b) >= nnz / b   visits(b) >= (nnz - u (n - 1)) / b + N - most
 /// of n rows (keys), N keys (rows), of which one row meets `most` at most, and u more or fewer than its neighbour. A
-/// block of keys meets what its first one meets, and as many more as the far end of that moves up to its last one. Those
-/// moves add up to all but those from block to block, fewer than n / b of u. How many one meets rises and then falls:
-/// so what the first ones of all blocks meet is nnz / b, less what it rises by, or more. A block of rows is taken from
-/// its last one back.
+/// block of keys meets what its first one meets, and as many more as the far end of that moves up to its last one.
+/// Those moves add up to all but those from block to block, fewer than n / b of u. How many one meets rises and then
+/// falls: so what the first ones of all blocks meet is nnz / b, less what it rises by, or more. A block of rows is
+/// taken from its last one back.
 class LeastVisits {
  public:
   enum class Of : bool { rows, keys };
