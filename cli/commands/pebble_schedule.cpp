@@ -50,14 +50,14 @@ std::string bracket_of(const pebbling::Optimum& o) {
   return o.proved() ? fmt::format("{}", o.lower) : fmt::format("{} to {}", o.lower, o.upper);
 }
 
-Json to_json(const Played& one) {
+Json json_of_play(const Played& one) {
   Json j{{"schedule", std::string(one.schedule)}};
   if (!one.play) {
     j["obstacle"] = one.obstacle;
     return j;
   }
   j["tiling"] = plan::sizes_text(one.plan->row().tiling);
-  j["footprint"] = cli::to_json(one.plan->footprint());
+  j["footprint"] = to_json(one.plan->footprint());
   j["nodes"] = Int128(one.play->graph.size());
   j["moves"] = Int128(one.play->moves.size());
   j["reads"] = Int128(one.play->cost.reads);
@@ -149,7 +149,7 @@ int ScheduleOptions::play(const pebbling::Arguments& sizes, const pebbling::Rule
   if (json) {
     Json j{{"schema", "redblue.pebble_schedule/1"}, {"op", std::string(name_of(op))}, {"M", Int128(*M)}};
     j["rules"] = to_text(rules);
-    for (const Played& one : list) j["schedules"].push_back(to_json(one));
+    for (const Played& one : list) j["schedules"].push_back(json_of_play(one));
     print(j);
   }
   if (moves_) print_moves(*list[0].play);
