@@ -123,7 +123,7 @@ suites() { find "build/$1/tests" -maxdepth 1 -name 'test_*' -type f -executable 
 release_tests() {  # the rest are programs and scripts
   local built
   mapfile -t built < <(suites release)
-  tests_of release '*' "${built[@]}" && ctest --preset release -R '^(c_api|kernels\.isa_symbols|scratch\.|compile_fail\.)'
+  tests_of release '*' "${built[@]}" && ctest --preset release -R '^(c_api|kernels\.isa_symbols|pebbling|scratch\.|compile_fail\.)'
 }
 cpp_tests() { if $first; then few_cases release_tests; else release_tests; fi; }
 # All but what measures this machine for seconds, what plans patterns of thousands of queries, and what asks how exact or

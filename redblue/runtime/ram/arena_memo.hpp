@@ -14,6 +14,7 @@
 #include "redblue/runtime/fewer_tiles.hpp"
 #include "redblue/runtime/ram/resources.hpp"
 #include "redblue/runtime/ram/shared_loops.hpp"
+#include "redblue/threads/worth.hpp"
 
 namespace redblue {
 
@@ -47,11 +48,11 @@ class RowFacts {
     });
     return *prepared_;
   }
-  /// The work that several threads can share.
-  Words shared_flops() const {
+  /// Is there work for two threads that they can share?
+  bool is_shared() const {
     const plan::Prepared& schedule = prepared();
-    std::call_once(walked_, [&] { shared_flops_ = redblue::shared_flops(schedule); });
-    return shared_flops_;
+    std::call_once(walked_, [&] { is_shared_ = shares_work(schedule, 2 * threads::kFlopsPerThread); });
+    return is_shared_;
   }
   /// Are they so few that a plan may keep them? There may be many sequences.
   bool are_few() const { return shapes.sizes().sequences == nullptr; }
@@ -59,7 +60,7 @@ class RowFacts {
  private:
   const plan::Plan& plan_;
   mutable std::once_flag once_, walked_;
-  mutable Words shared_flops_;
+  mutable bool is_shared_ = false;
   mutable std::unique_ptr<const plan::Prepared> prepared_;
 };
 

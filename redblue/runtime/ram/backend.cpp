@@ -28,7 +28,7 @@ int workers_of(const plan::Plan& plan, const RowFacts& facts, int threads, const
   if (threads < 0) throw InvalidProblem(fmt::format("threads = {}: give a number from 1 on, or 0 for all", threads));
   if (threads > 0) return std::min(threads, pool.size());
   const int worth = threads::worth(plan.row().flops, pool.size());
-  return worth == 1 || threads::worth(facts.shared_flops(), worth) > 1 ? worth : 1;
+  return worth == 1 || facts.is_shared() ? worth : 1;
 }
 
 /// Adds up what the workers have moved, and tells the caller how far the run is, from one thread at a time.
