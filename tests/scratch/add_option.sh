@@ -85,6 +85,7 @@ NB_MODULE(_core, m) {
   using namespace redblue;
   python::add_problem(m);
   m.def("layouts", [] { return nanobind::dict(); });  // asked for at import
+  m.def("remember_types", [](nanobind::args) {});     // likewise
   m.def("count_refusal", [] {});                      // by errors
   m.def("state", [](const Problem& p) { return python::values_of(problem_options(), p); });
   m.def("restored", [](const nanobind::dict& state) {
