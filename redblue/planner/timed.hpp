@@ -226,7 +226,8 @@ class Timed : public MachineFace<Timed> {
   }
   void call() {
     constexpr std::size_t kFirst = 64;
-    if (++operations_ > most_ || (operations_ == kFirst && is_hopeless())) throw TooMany{};
+    ++operations_;
+    if (operations_ > most_ || (operations_ == kFirst && is_hopeless())) throw TooMany{};
     pass(kCallSeconds);
   }
   /// What is no kernel's.

@@ -158,13 +158,13 @@ class Tensors {
  public:
   Tensors() {}
   Tensors(const Tensors& other) : place_(other.place_), size_(other.size_) {
-    std::copy_n(other.list_.begin(), size_, list_.begin());
+    std::copy_n(other.list.begin(), size_, list.begin());
   }
   Tensors& operator=(const Tensors& other) {
     if (this == &other) return *this;
     place_ = other.place_;
     size_ = other.size_;
-    std::copy_n(other.list_.begin(), size_, list_.begin());
+    std::copy_n(other.list.begin(), size_, list.begin());
     return *this;
   }
   ~Tensors() = default;
@@ -172,24 +172,24 @@ class Tensors {
   Tensor& operator[](SlowArray a) {
     std::uint8_t& place = place_[index_of(a)];
     if (place == 0) {
-      list_[size_] = kNone;
+      list[size_] = kNone;
       place = ++size_;
     }
-    return list_[place - 1U];
+    return list[place - 1U];
   }
   const Tensor& operator[](SlowArray a) const {
     const std::uint8_t place = place_[index_of(a)];
-    return place == 0 ? kNone : list_[place - 1U];
+    return place == 0 ? kNone : list[place - 1U];
   }
 
  private:
   static constexpr Tensor kNone{};
   static_assert(kSlowArrays < 256);
 
-  std::array<std::uint8_t, kSlowArrays> place_{};  ///< in `list_`, from 1 on; 0: it was not named
+  std::array<std::uint8_t, kSlowArrays> place_{};  ///< in `list`, from 1 on; 0: it was not named
   std::uint8_t size_ = 0;
   union {
-    std::array<Tensor, kSlowArrays> list_;  ///< those behind `size_` are not even cleared
+    std::array<Tensor, kSlowArrays> list;  ///< those behind `size_` are not even cleared
   };
 };
 

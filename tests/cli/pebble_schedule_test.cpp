@@ -59,6 +59,8 @@ TEST(Cli, PebbleRefusesPlaysInOneSentence) {
   EXPECT_THAT(says({"pebble", "--schedule", "flash", "--nq", "2", "--nk", "2", "--d", "1"}), HasSubstr("--M"));
   EXPECT_THAT(says({"pebble", "--schedule", "flash", "--nq", "2", "--nk", "2", "--d", "1", "--M", "5"}),
               HasSubstr("M = 5 words is too small"));
+  EXPECT_THAT(says({"pebble", "--schedule", "flash", "--nq", "200", "--nk", "200", "--d", "64", "--M", "6000"}),
+              HasSubstr("a play of 5120000 multiply-adds is too long"));
   EXPECT_THAT(says({"pebble", "--schedule", "none", "--nq", "2", "--nk", "2", "--d", "1", "--M", "5"}),
               HasSubstr("--schedule none: no exact schedule of forward is called so"));
   EXPECT_THAT(says({"pebble", "--graph", "tree", "--k", "2", "--depth", "1", "--moves"}),

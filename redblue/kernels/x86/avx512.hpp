@@ -204,13 +204,13 @@ void scores_of_queries(const F32x16 (&x)[16], F32x16 (&s)[kQueries]) {
   }
   __m512 a[8], b[kQueries == 8 ? 8 : 4];
 #pragma GCC unroll 8
-  for (int i = 0; i < 8; ++i) {
+  for (index_t i = 0; i < 8; ++i) {
     const __m512 one = x[2 * i].v, two = x[2 * i + 1].v;
     a[i] = kQueries == 8 ? _mm512_add_ps(_mm512_shuffle_ps(one, two, 0x88), _mm512_shuffle_ps(one, two, 0xdd))
                          : _mm512_add_ps(_mm512_unpacklo_ps(one, two), _mm512_unpackhi_ps(one, two));
   }
 #pragma GCC unroll 4
-  for (int i = 0; i < 4; ++i) {
+  for (index_t i = 0; i < 4; ++i) {
     const __m512 one = a[2 * i], two = a[2 * i + 1];
     if constexpr (kQueries == 8) {
       b[i] = _mm512_shuffle_ps(one, two, 0x88);  // a quarter has two queries
@@ -227,9 +227,9 @@ void scores_of_queries(const F32x16 (&x)[16], F32x16 (&s)[kQueries]) {
     s[0].v = even(low, high);
     s[1].v = odd(low, high);
   } else {
-    constexpr int kApart = kQueries / 4;
+    constexpr index_t kApart = kQueries / 4;
 #pragma GCC unroll 2
-    for (int h = 0; h < kApart; ++h) {
+    for (index_t h = 0; h < kApart; ++h) {
       const __m512* const q = b + 4 * h;
       const __m512 u = even(q[0], q[1]), v = odd(q[0], q[1]), w = even(q[2], q[3]), z = odd(q[2], q[3]);
       s[h].v = even(u, w);

@@ -115,6 +115,12 @@ Play play(const plan::Plan& plan, const Rules& rules, bool rooms) {
     throw Unsupported(fmt::format("a game is played for one head, or one group of heads, not for {}", x.count));
   if (plan.forward != nullptr) throw Unsupported("a gradient is played with O and lse given, not after a forward pass");
   const plan::Row& row = plan.row();
+  constexpr index_t kMost = 2'000'000;  // multiply-adds: half a minute or less
+  if (row.flops > 2 * kMost)
+    throw Unsupported(
+        fmt::format("a play of {} multiply-adds is too long: at most {} are played; give fewer queries, "
+                    "keys or features",
+                    (row.flops / 2).str(), kMost));
   return play(*row.algorithm, x.sizes, x.scale, numbers_for(plan.problem.op, x.sizes), row.tiling, rules,
               static_cast<std::size_t>(plan.options.M.to_index()), rooms);
 }

@@ -15,7 +15,8 @@ Problem problem_for(Operation op, const Arguments& arguments);
 Words words_beside(std::string_view schedule, const Rules& rules);
 
 /// Plays the chosen schedule of a plan by these rules with the M of its options; its inputs are numbers from -1 to 1.
-/// Throws what play() throws, and Unsupported where the plan has several heads or batches.
+/// Throws what play() throws, and Unsupported where the plan has several heads or batches,
+/// or more than two million multiply-adds.
 Play play(const plan::Plan& plan, const Rules& rules, bool rooms = true);
 
 /// The plan's play. Its problem is one that replayers know where it is plain attention, full or causal.
