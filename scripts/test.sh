@@ -90,7 +90,7 @@ wheel() {
 }
 
 package=$PWD/build/python
-frameworks=(tests/python/test_{torch,torch_strides,replaced,gradient_of_lse,broadcast_masks,lowest_rows,training}.py
+frameworks=(tests/python/test_{torch,known_calls,torch_strides,replaced,gradient_of_lse,broadcast_masks,lowest_rows,training}.py
             tests/python/test_{transformers,how_to,jax,jax_abi,jax_lengths,onnx_backend,onnx_fuse,onnx_exports}.py)
 pytest() {
   PYTHONPATH=$package REDBLUE_CLI=$PWD/build/release/redblue REDBLUE_C_LIBRARY=$PWD/build/release/libredblue_c.so \

@@ -7,6 +7,7 @@ import redblue
 from redblue import _calls
 
 torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.usefixtures("hardware")
 
 
 def tensors(*shape, dtype=torch.float32, count=3):
