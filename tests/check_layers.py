@@ -22,6 +22,7 @@ ROOMS = [
     "schedules",  # the algorithms with their exact costs
     "planner",    # the choice of schedule and tiles, for words or time
     "runtime",    # run, count, outline
+    "ranks",      # attention over ranks: steps of each rank, their counts, and what executes them
     "verify",     # oracle, claims
     "pebbling",   # the red-blue pebble game on graphs of single words
     "methods",    # published approximations

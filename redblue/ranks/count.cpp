@@ -1,0 +1,161 @@
+#include "redblue/ranks/count.hpp"
+
+namespace redblue::ranks {
+namespace {
+
+/// What is held step by step: a tile from the first step that names it to the last.
+Words most_held(const World& world, const Program& program) {
+  constexpr std::size_t kNever = static_cast<std::size_t>(-1);
+  std::vector<std::size_t> first(program.tiles.size(), kNever), last(program.tiles.size());
+  for (std::size_t k = 0; k < program.steps.size(); ++k) {
+    const auto names = [&](int tile) {
+      const auto t = static_cast<std::size_t>(tile);
+      if (first[t] == kNever) first[t] = k;
+      last[t] = k;
+    };
+    for (const int t : program.steps[k].tiles) names(t);
+    for (const Piece& p : program.steps[k].pieces) names(p.tile);
+  }
+  std::vector<Words> comes(program.steps.size()), goes(program.steps.size());
+  for (std::size_t t = 0; t < program.tiles.size(); ++t) {
+    const Tile& tile = program.tiles[t];
+    if (tile.home || first[t] == kNever) continue;
+    const Words words = words_of(world.problem(), tile.array, tile.rows, tile.heads);
+    comes[first[t]] += words;
+    goes[last[t]] += words;
+  }
+  Words held, most;
+  for (std::size_t k = 0; k < program.steps.size(); ++k) {
+    held += comes[k];
+    most = std::max(most, held);
+    held -= goes[k];
+  }
+  return most;
+}
+
+void add(Traffic& t, Cargo cargo, Words words) {
+  (cargo == Cargo::inputs ? t.inputs : t.partials) += words;
+  t.messages += 1;
+}
+
+/// Words of a row of all heads of a rank: of what travels to where it is needed, and of what comes back.
+struct Widths {
+  Words inputs, results;
+};
+Widths widths_of(const World& w, Side side, Range heads, bool backward) {
+  const Words d = w.problem().d, d_v = w.problem().d_v, each = heads.size() * w.problem().batch;
+  if (side == Side::queries) return {each * (backward ? d + d_v + 2 : d), each * (backward ? d : d_v + 1)};
+  return {each * (d + d_v), backward ? each * (d + d_v) : Words(0)};
+}
+
+/// Of heads that change ranks at a place, to the groups and back.
+void add_groups(const World& w, int rank, Crossing& c) {
+  const Layout& l = w.layout();
+  if (l.head_groups == 1) return;
+  const bool backward = w.problem().op == Operation::backward;
+  for (const Side side : {Side::queries, Side::keys})
+    for (int g = 0; g < l.head_groups; ++g) {
+      const int other = w.place_of(rank) * l.head_groups + g;
+      if (other == rank) continue;
+      const Words own = w.rows_of(side, rank).count(), its = w.rows_of(side, other).count();
+      const Widths mine = widths_of(w, side, w.heads_of(side, w.group_of(rank)), backward),
+                   theirs = widths_of(w, side, w.heads_of(side, g), backward);
+      if (own > 0) {
+        add(c.sent, Cargo::inputs, own * theirs.inputs);
+        if (theirs.results > 0) add(c.received, Cargo::partials, own * theirs.results);
+      }
+      if (its > 0) {
+        add(c.received, Cargo::inputs, its * mine.inputs);
+        if (mine.results > 0) add(c.sent, Cargo::partials, its * mine.results);
+      }
+    }
+}
+
+/// The rows of the home's block that the user needs.
+Words rows_needed(const World& w, Side side, int home, int user) {
+  const Rows& rows = w.rows_of_place(side, home);
+  if (w.layout().transfer == Transfer::ring || w.sight().sees_all()) {
+    const bool none =
+        w.layout().transfer != Transfer::ring &&
+        (side == Side::queries ? w.keys_of_col(w.col_of(user)) : w.queries_of_row(w.row_of(user))).empty();
+    return none ? 0 : rows.count();
+  }
+  if (side == Side::queries) return w.sight().queries_seeing(rows, w.keys_of_col(w.col_of(user))).count();
+  return w.sight().keys_seen(w.queries_of_row(w.row_of(user)), rows).count();
+}
+
+/// A ring hands on all blocks of a side but the one that the receiver has at home, and with them the results of all but
+/// that of the sender's own.
+void add_ring(const World& w, Side side, int v, const Widths& widths, Crossing& c) {
+  const int n = side == Side::queries ? w.layout().grid_cols : w.layout().grid_rows;
+  const int right = (v + 1) % n;  // who sends to v
+  const int left = (v + n - 1) % n;
+  for (int u = 0; u < n; ++u) {
+    const Words rows = w.rows_of_place(side, u).count();
+    if (rows == 0) continue;
+    if (u != v) add(c.received, Cargo::inputs, rows * widths.inputs);
+    if (u != left) add(c.sent, Cargo::inputs, rows * widths.inputs);
+    if (widths.results == 0) continue;
+    if (u != right) add(c.received, Cargo::partials, rows * widths.results);
+    if (u != v) add(c.sent, Cargo::partials, rows * widths.results);
+  }
+}
+
+void add_grid(const World& w, Side side, int v, const Widths& widths, Crossing& c) {
+  const Layout& l = w.layout();
+  const int n = side == Side::queries ? l.grid_cols : l.grid_rows;
+  for (int i = 0; i < n; ++i) {
+    const int other = side == Side::queries ? w.row_of(v) * l.grid_cols + i : i * l.grid_cols + w.col_of(v);
+    if (other == v) continue;
+    const Words come = rows_needed(w, side, other, v), go = rows_needed(w, side, v, other);
+    if (come > 0) {
+      add(c.received, Cargo::inputs, come * widths.inputs);
+      if (widths.results > 0) add(c.sent, Cargo::partials, come * widths.results);
+    }
+    if (go > 0) {
+      add(c.sent, Cargo::inputs, go * widths.inputs);
+      if (widths.results > 0) add(c.received, Cargo::partials, go * widths.results);
+    }
+  }
+}
+
+}  // namespace
+
+RankCount count(const World& world, const Program& program) {
+  RankCount c;
+  for (const Step& s : program.steps) {
+    if (s.verb == Verb::send) add(c.sent, s.cargo, words_of(world, program, s.pieces));
+    if (s.verb == Verb::receive) add(c.received, s.cargo, words_of(world, program, s.pieces));
+    if (s.verb == Verb::attend || s.verb == Verb::gradient) {
+      const Tile &q = program.tiles[static_cast<std::size_t>(s.tiles[0])],
+                 &k = program.tiles[static_cast<std::size_t>(s.tiles[1])];
+      c.pairs += world.sight().pairs(q.rows, k.rows) * q.heads.size() * world.problem().batch;
+    }
+  }
+  c.held = most_held(world, program);
+  return c;
+}
+
+Crossing crossing_of(const World& w, int rank) {
+  Crossing c;
+  add_groups(w, rank, c);
+  const bool backward = w.problem().op == Operation::backward;
+  for (const Side side : {Side::queries, Side::keys}) {
+    const int n = side == Side::queries ? w.layout().grid_cols : w.layout().grid_rows;
+    if (n == 1) continue;
+    const Widths widths = widths_of(w, side, w.heads_of(side, w.group_of(rank)), backward);
+    if (w.layout().transfer == Transfer::ring)
+      add_ring(w, side, w.place_of(rank), widths, c);
+    else
+      add_grid(w, side, w.place_of(rank), widths, c);
+  }
+  return c;
+}
+
+Words pairs_of(const World& w, int rank) {
+  const int v = w.place_of(rank);
+  const Words pairs = w.sight().pairs(w.queries_of_row(w.row_of(v)), w.keys_of_col(w.col_of(v)));
+  return pairs * w.heads_of(Side::queries, w.group_of(rank)).size() * w.problem().batch;
+}
+
+}  // namespace redblue::ranks

@@ -1,0 +1,82 @@
+#include "redblue/ranks/ownership.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "redblue/language/error.hpp"
+#include "redblue/masks/visible.hpp"
+#include "redblue/ranks/sight.hpp"
+
+namespace redblue::ranks {
+namespace {
+
+/// The i-th of `parts` equal ranges; their sizes differ by one row at most.
+Range equal_range(index_t n, index_t i, index_t parts) {
+  return {(Words(n) * i / parts).to_index(), (Words(n) * (i + 1) / parts).to_index()};
+}
+
+Rows rows_of_rank(Ownership kind, index_t n, index_t rank, index_t ranks, index_t block) {
+  if (kind == Ownership::contiguous) return Rows::of(equal_range(n, rank, ranks));
+  if (kind == Ownership::zig_zag)
+    return Rows({equal_range(n, rank, 2 * ranks), equal_range(n, 2 * ranks - 1 - rank, 2 * ranks)});
+  std::vector<Range> blocks;
+  for (index_t begin = rank * block; begin < n; begin += ranks * block)
+    blocks.push_back({begin, std::min(n, begin + block)});
+  return Rows(std::move(blocks));
+}
+
+Owned owned_documents(const Problem& problem, std::size_t ranks) {
+  const Sight sight(problem);
+  const auto& documents = sight.documents();
+  std::vector<Words> work;
+  for (const Document& d : documents) work.push_back(sight.pairs(Rows::of(d.queries), Rows::of(d.keys)));
+  std::vector<std::size_t> longest_first(documents.size());
+  std::iota(longest_first.begin(), longest_first.end(), std::size_t{0});
+  std::ranges::stable_sort(longest_first, [&](std::size_t a, std::size_t b) { return work[a] > work[b]; });
+  std::vector<Words> load(ranks);
+  std::vector<std::vector<Range>> queries(ranks), keys(ranks);
+  for (const std::size_t k : longest_first) {
+    const auto least = static_cast<std::size_t>(std::ranges::min_element(load) - load.begin());
+    load[least] += work[k];
+    queries[least].push_back(documents[k].queries);
+    keys[least].push_back(documents[k].keys);
+  }
+  Owned owned;
+  for (std::size_t r = 0; r < ranks; ++r) {
+    owned.queries.emplace_back(std::move(queries[r]));
+    owned.keys.emplace_back(std::move(keys[r]));
+  }
+  return owned;
+}
+
+}  // namespace
+
+std::optional<Ownership> ownership_from_name(std::string_view name) {
+  for (std::size_t i = 0; i < kOwnershipNames.size(); ++i)
+    if (kOwnershipNames[i] == name) return static_cast<Ownership>(i);
+  return std::nullopt;
+}
+
+Owned owned_rows(const Problem& problem, int ranks, Ownership kind, index_t block) {
+  if (ranks < 1) throw InvalidProblem(fmt::format("ranks = {}: give 1 or more", ranks));
+  if (kind == Ownership::block_cyclic && block < 1)
+    throw InvalidProblem(fmt::format("block = {}: block-cyclic rows are dealt out in blocks of 1 row or more", block));
+  if (kind != Ownership::block_cyclic && block != 0)
+    throw InvalidProblem(
+        fmt::format("block = {}: {} rows have no blocks; block-cyclic rows have", block, name_of(kind)));
+  if (kind == Ownership::documents) {
+    if (problem.cu_seqlens_q.empty() && problem.cu_seqlens_k.empty())
+      throw InvalidProblem("documents lie on one rank each where there are packed sequences: give cu_seqlens_q");
+    return owned_documents(problem, static_cast<std::size_t>(ranks));
+  }
+  Owned owned;
+  for (int r = 0; r < ranks; ++r) {
+    owned.queries.push_back(rows_of_rank(kind, problem.n_q, r, ranks, block));
+    owned.keys.push_back(rows_of_rank(kind, problem.n_k, r, ranks, block));
+  }
+  return owned;
+}
+
+}  // namespace redblue::ranks

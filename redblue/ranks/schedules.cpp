@@ -1,0 +1,282 @@
+#include <utility>
+
+#include "redblue/ranks/rank.hpp"
+
+/// The schedules over ranks. Each is one text for forward and backward: what queries and keys bring, and what comes of
+/// them, are bundles of tiles.
+namespace redblue::ranks {
+namespace {
+
+/// Attention or its gradient on one place of the grid: what it has of queries and keys, and where results go.
+struct Own {
+  Bundle queries;        ///< Q, or Q, dO, lse, D
+  Bundle keys;           ///< K, V
+  Bundle query_results;  ///< O, lse, or dQ
+  Bundle key_results;    ///< none, or dK, dV
+  int o = -1;            ///< backward: an o whose products with dO are known here
+};
+
+/// Blocks of one side that pass a rank, its own first, with their results.
+struct Passing {
+  std::vector<Bundle> inputs, results;
+  std::vector<int> o;  ///< backward, queries: as Own::o
+};
+
+class Text {
+ public:
+  Text(Rank& rank, Own own) : r(rank), w(rank.world), own_(std::move(own)) {}
+
+  void run() {
+    if (w.layout().transfer == Transfer::ring)
+      ring(w.layout().grid_rows > 1 ? Side::keys : Side::queries);
+    else if (w.layout().transfer == Transfer::gather)
+      gather();
+    else
+      exchange();
+  }
+
+ private:
+  bool backward() const { return !own_.key_results.tiles.empty(); }
+  const Bundle& inputs_of(Side side) const { return side == Side::queries ? own_.queries : own_.keys; }
+  const Bundle& results_of(Side side) const { return side == Side::queries ? own_.query_results : own_.key_results; }
+  int blocks_of(Side side) const { return side == Side::queries ? w.layout().grid_cols : w.layout().grid_rows; }
+  /// The rank whose block passes here at step s, and the one that has this rank's block then.
+  int peer(Side side, int s) const {
+    const int n = blocks_of(side);
+    const auto at = [&](int i) { return ((i + s) % n + n) % n; };
+    return side == Side::queries ? w.rank_at(r.group(), r.row(), at(r.col()))
+                                 : w.rank_at(r.group(), at(r.row()), r.col());
+  }
+  /// The rows of the home's block that the user takes part in.
+  Rows needed(Side side, int home, int user) const {
+    const Rows& rows = w.rows_of_place(side, w.place_of(home));
+    if (side == Side::queries) return w.sight().queries_seeing(rows, w.keys_of_col(w.col_of(w.place_of(user))));
+    return w.sight().keys_seen(w.queries_of_row(w.row_of(w.place_of(user))), rows);
+  }
+
+  void work(const Bundle& q, const Bundle& k, const Bundle& rq, const Bundle& rk, int o) {
+    if (q.empty() || k.empty()) return;
+    if (!backward()) return r.attend({q.tiles[0], k.tiles[0], k.tiles[1], rq.tiles[0], rq.tiles[1]});
+    r.gradient({q.tiles[0], k.tiles[0], k.tiles[1], q.tiles[1], o, q.tiles[2], rq.tiles[0], rk.tiles[0], rk.tiles[1]});
+  }
+  Bundle held_inputs(Side side, const Rows& rows) { return r.hold(r.arrays_of(inputs_of(side)), rows); }
+  Bundle held_results(Side side, const Rows& rows) {
+    Bundle b = r.hold(r.arrays_of(results_of(side)), rows);
+    if (!b.empty()) r.clear(b);
+    return b;
+  }
+  int stand_in(Side side, const Bundle& inputs) {
+    if (side != Side::queries || !backward() || inputs.empty()) return -1;
+    const int o = r.hold({SlowArray::O}, inputs.rows).tiles[0];
+    r.stand_in(inputs.tiles[1], inputs.tiles[3], o);
+    return o;
+  }
+
+  /// The blocks of a row and of a column meet here one by one: those of the longer side pass, those of the other stay.
+  void exchange() {
+    const Side outer = blocks_of(Side::keys) >= blocks_of(Side::queries) ? Side::keys : Side::queries;
+    const Side inner = outer == Side::keys ? Side::queries : Side::keys;
+    Passing out = begin(outer), in = begin(inner);
+    for (int s = 0; s < blocks_of(outer); ++s) {
+      bring(outer, s, out);
+      for (int t = 0; t < blocks_of(inner); ++t) {
+        if (s == 0) bring(inner, t, in);
+        const Passing &q = outer == Side::queries ? out : in, &k = outer == Side::keys ? out : in;
+        const auto i = static_cast<std::size_t>(outer == Side::queries ? s : t),
+                   j = static_cast<std::size_t>(outer == Side::keys ? s : t);
+        work(q.inputs[i], k.inputs[j], q.results[i], k.results[j], q.o[i]);
+        if (s + 1 == blocks_of(outer)) bring_home(inner, t, in);
+      }
+      bring_home(outer, s, out);
+    }
+  }
+  Passing begin(Side side) const { return {{inputs_of(side)}, {results_of(side)}, {own_.o}}; }
+  /// Block s comes, and this rank's own block leaves for the rank that takes it next.
+  void bring(Side side, int s, Passing& passing) {
+    if (s + 1 < blocks_of(side)) {
+      const int user = peer(side, -(s + 1));
+      r.send(user, inputs_of(side), needed(side, r.number, user), Cargo::inputs);
+    }
+    if (s == 0) return;
+    const int home = peer(side, s);
+    const Rows rows = needed(side, home, r.number);
+    passing.inputs.push_back(held_inputs(side, rows));
+    r.receive(home, passing.inputs.back(), rows, Cargo::inputs);
+    passing.results.push_back(held_results(side, rows));
+    passing.o.push_back(stand_in(side, passing.inputs.back()));
+  }
+  /// The results of block s go home, and those of this rank's own block come from the rank that had it.
+  void bring_home(Side side, int s, const Passing& passing) {
+    const Bundle& results = passing.results[static_cast<std::size_t>(s)];
+    if (s == 0 || results_of(side).tiles.empty()) return;
+    r.send(peer(side, s), results, results.rows, Cargo::partials);
+    const int user = peer(side, -s);
+    take_in(side, user, needed(side, r.number, user));
+  }
+  void take_in(Side side, int from, const Rows& rows) {
+    const Bundle part = r.hold(r.arrays_of(results_of(side)), rows);
+    r.receive(from, part, rows, Cargo::partials);
+    r.take_in(part, results_of(side), rows);
+  }
+
+  /// All blocks of a row and of a column are here before the work begins.
+  void gather() {
+    Passing q = gathered(Side::queries), k = gathered(Side::keys);
+    work(q.inputs[0], k.inputs[0], q.results[0], k.results[0], q.o[0]);
+    scatter(Side::queries, q);
+    scatter(Side::keys, k);
+  }
+  Passing gathered(Side side) {
+    const int n = blocks_of(side);
+    if (n == 1) return begin(side);
+    for (int s = 1; s < n; ++s) {
+      const int user = peer(side, -s);
+      r.send(user, inputs_of(side), needed(side, r.number, user), Cargo::inputs);
+    }
+    const Rows own = needed(side, r.number, r.number);
+    Rows all = own;
+    for (int s = 1; s < n; ++s) all = union_of(all, needed(side, peer(side, s), r.number));
+    const Bundle inputs = held_inputs(side, all);
+    r.copy(inputs_of(side), inputs, own);
+    for (int s = 1; s < n; ++s) r.receive(peer(side, s), inputs, needed(side, peer(side, s), r.number), Cargo::inputs);
+    return {{inputs}, {held_results(side, all)}, {stand_in(side, inputs)}};
+  }
+  void scatter(Side side, const Passing& all) {
+    const int n = blocks_of(side);
+    if (n == 1 || results_of(side).tiles.empty()) return;
+    for (int s = 1; s < n; ++s)
+      r.send(peer(side, s), all.results[0], needed(side, peer(side, s), r.number), Cargo::partials);
+    r.take_in(all.results[0], results_of(side), needed(side, r.number, r.number));
+    for (int s = 1; s < n; ++s) take_in(side, peer(side, -s), needed(side, r.number, peer(side, -s)));
+  }
+
+  /// Blocks of one side go from right to left, each with the results that it has so far; after n steps these are home.
+  void ring(Side side) {
+    const int n = blocks_of(side), right = peer(side, 1), left = peer(side, -1);
+    Bundle inputs = inputs_of(side), results = results_of(side);
+    int o = own_.o;
+    for (int s = 0; s < n; ++s) {
+      const Rows& rows = w.rows_of_place(side, w.place_of(peer(side, s)));
+      if (s > 0) {
+        inputs = held_inputs(side, rows);
+        r.receive(right, inputs, rows, Cargo::inputs);
+        o = stand_in(side, inputs);
+      }
+      if (s + 1 < n) r.send(left, inputs, rows, Cargo::inputs);
+      if (s == 1) results = held_results(side, rows);
+      if (s > 1) {
+        results = r.hold(r.arrays_of(results_of(side)), rows);
+        r.receive(right, results, rows, Cargo::partials);
+      }
+      if (side == Side::keys)
+        work(own_.queries, inputs, own_.query_results, results, own_.o);
+      else
+        work(inputs, own_.keys, results, own_.key_results, o);
+      if (s > 0) r.send(left, results, rows, Cargo::partials);
+    }
+    if (n > 1 && !results_of(side).tiles.empty()) take_in(side, right, w.rows_of_place(side, r.place()));
+  }
+
+  Rank& r;
+  const World& w;
+  Own own_;
+};
+
+/// What the ranks of a place have at home, all heads, becomes what the place has, the heads of each group on its rank;
+/// and results go the other way.
+Bundle to_group(Rank& r, const Bundle& at_home, Side side) {
+  const int groups = r.world.layout().head_groups;
+  const Bundle b = r.hold(r.arrays_of(at_home), r.world.rows_of_place(side, r.place()));
+  const auto rank_of = [&](int g) { return r.place() * groups + g; };
+  for (int s = 1; s < groups; ++s) {
+    const int g = (r.group() + groups - s) % groups;
+    r.send_heads(rank_of(g), at_home, g, Cargo::inputs);
+  }
+  r.copy_heads(at_home, b, at_home.rows, r.group());
+  for (int s = 1; s < groups; ++s) {
+    const int from = rank_of((r.group() + s) % groups);
+    r.receive(from, b, r.world.rows_of(side, from), Cargo::inputs);
+  }
+  return b;
+}
+void from_group(Rank& r, const Bundle& results, const Bundle& at_home, Side side) {
+  const int groups = r.world.layout().head_groups;
+  const auto rank_of = [&](int g) { return r.place() * groups + g; };
+  for (int s = 1; s < groups; ++s) {
+    const int to = rank_of((r.group() + s) % groups);
+    r.send(to, results, r.world.rows_of(side, to), Cargo::partials);
+  }
+  const bool shared = r.world.all_heads(side).size() < groups;  // several groups have results of the same head
+  if (shared) {
+    r.clear(at_home);
+    r.take_in(results, at_home, at_home.rows);
+  } else {
+    r.copy_heads(results, at_home, at_home.rows, r.group());
+  }
+  for (int s = 1; s < groups; ++s) {
+    const int g = (r.group() + groups - s) % groups;
+    if (!shared) {
+      r.receive_heads(rank_of(g), at_home, g, Cargo::partials);
+      continue;
+    }
+    const Bundle part = r.hold_heads(r.arrays_of(results), at_home.rows, g);
+    r.receive(rank_of(g), part, part.rows, Cargo::partials);
+    r.take_in(part, at_home, part.rows);
+  }
+}
+
+void forward(Rank& r) {
+  using enum SlowArray;
+  const Bundle queries = r.home({Q}), kv = r.home({K, V}), o = r.home({O, lse});
+  const bool groups = r.world.layout().head_groups > 1;
+  Own own;
+  own.queries = groups ? to_group(r, queries, Side::queries) : queries;
+  own.keys = groups ? to_group(r, kv, Side::keys) : kv;
+  own.query_results = groups ? r.hold({O, lse}, own.queries.rows) : o;
+  r.clear(own.query_results);
+  Text(r, own).run();
+  if (groups) from_group(r, own.query_results, o, Side::queries);
+  if (r.world.problem().sinks) r.sink(o);
+}
+
+void backward(Rank& r) {
+  using enum SlowArray;
+  const Bundle given = r.home({Q, dO, lse, O}), kv = r.home({K, V}), dq = r.home({dQ}), dkv = r.home({dK, dV});
+  const Layout& layout = r.world.layout();
+  const bool groups = layout.head_groups > 1;
+  Bundle queries{given.rows, {given.tiles[0], given.tiles[1], given.tiles[2]}};
+  Own own;
+  own.o = given.tiles[3];
+  if (groups || layout.grid_cols > 1) {
+    queries.tiles.push_back(r.hold_heads({D}, queries.rows, -1).tiles[0]);
+    r.products(queries.tiles[1], own.o, queries.tiles[3]);
+  }
+  own.queries = groups ? to_group(r, queries, Side::queries) : queries;
+  own.keys = groups ? to_group(r, kv, Side::keys) : kv;
+  if (groups) {
+    own.o = r.hold({O}, own.queries.rows).tiles[0];
+    r.stand_in(own.queries.tiles[1], own.queries.tiles[3], own.o);
+  }
+  own.query_results = groups ? r.hold({dQ}, own.queries.rows) : dq;
+  own.key_results = groups ? r.hold({dK, dV}, own.keys.rows) : dkv;
+  r.clear(own.query_results);
+  r.clear(own.key_results);
+  Text(r, own).run();
+  if (groups) {
+    from_group(r, own.query_results, dq, Side::queries);
+    from_group(r, own.key_results, dkv, Side::keys);
+  }
+}
+
+}  // namespace
+
+Program program_of(const World& world, int rank) {
+  Rank r(world, rank);
+  if (world.problem().op == Operation::forward)
+    forward(r);
+  else
+    backward(r);
+  return std::move(r.program);
+}
+
+}  // namespace redblue::ranks
