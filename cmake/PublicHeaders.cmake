@@ -1,11 +1,14 @@
-# cmake -D SOURCE=.. -D OUT=.. -D METHODS=ON -P PublicHeaders.cmake: writes the public headers to OUT/redblue. The headers
+# cmake -D SOURCE=.. -D OUT=.. -D METHODS=ON -D MPI=OFF -P PublicHeaders.cmake: writes the public headers to OUT/redblue. The headers
 # of the rooms are not installed: the first public header of this list that needs one has its text, and later ones include that header.
 # docs/cpp.md says what each is for. What stands here is all that a program may include.
 cmake_minimum_required(VERSION 3.25)
 set(public_headers version machine problem patterns bounds schedule schedules machines hardware threads plan attention
-                   fastest files verify claims)
+                   fastest files verify claims ranks)
 if(METHODS)
-  list(APPEND public_headers approximations certificate tolerance compare)
+  list(APPEND public_headers approximations certificate)
+endif()
+if(MPI)
+  list(APPEND public_headers mpi)
 endif()
 
 function(read_header path text includes)

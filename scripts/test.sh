@@ -75,6 +75,7 @@ build() {
 release_build() {
   local options=(-DREDBLUE_BUILD_PYTHON=ON -DPython_EXECUTABLE="$PWD/build/venv/bin/python")
   ! $first || options+=(-DREDBLUE_BUILD_EXAMPLES=OFF)
+  ! $all || options+=(-DREDBLUE_MPI=ON)
   build release "${options[@]}" && rm -rf build/python &&
     cmake --install build/release --component python --prefix build/python >/dev/null
 }
@@ -91,7 +92,7 @@ wheel() {
 
 package=$PWD/build/python
 frameworks=(tests/python/test_{torch,known_calls,torch_strides,replaced,gradient_of_lse,broadcast_masks,lowest_rows,training}.py
-            tests/python/test_{transformers,how_to,jax,jax_abi,jax_lengths,onnx_backend,onnx_fuse,onnx_exports}.py)
+            tests/python/test_{ranks_torch,transformers,how_to,jax,jax_abi,jax_lengths,onnx_backend,onnx_fuse,onnx_exports}.py)
 pytest() {
   PYTHONPATH=$package REDBLUE_CLI=$PWD/build/release/redblue REDBLUE_C_LIBRARY=$PWD/build/release/libredblue_c.so \
     build/venv/bin/python -m pytest -q -rs -n "$jobs" --dist worksteal "$@"  # -rs: what was skipped, and why
@@ -123,7 +124,7 @@ suites() { find "build/$1/tests" -maxdepth 1 -name 'test_*' -type f -executable 
 release_tests() {  # the rest are programs and scripts
   local built
   mapfile -t built < <(suites release)
-  tests_of release '*' "${built[@]}" && ctest --preset release -R '^(c_api|kernels\.isa_symbols|pebbling|scratch\.|compile_fail\.)'
+  tests_of release '*' "${built[@]}" && ctest --preset release -R '^(c_api|kernels\.isa_symbols|pebbling|mpi\.|scratch\.|compile_fail\.)'
 }
 cpp_tests() { if $first; then few_cases release_tests; else release_tests; fi; }
 # All but what measures this machine for seconds, what plans patterns of thousands of queries, and what asks how exact or

@@ -69,6 +69,10 @@ SHELVES = {
         "oracle",
         "",
     ],
+    "ranks": [
+        "",     # who has what, schedules as steps, their counts, what executes them, and threads as ranks
+        "mpi",  # MPI carries messages; a library of its own
+    ],
     "pebbling": [
         "graphs",  # of single words: attention, test families, files
         "",        # the game: rules, moves, referee, certificates

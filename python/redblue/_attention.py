@@ -97,7 +97,10 @@ def chosen(r: Request, call: Call, arrays: tuple) -> tuple[Any, str]:
     return (call.plan if found is None else found), why
 
 
-def attention(q: Any, k: Any, v: Any, *, out: Any = None, return_lse: bool = False, **options: Unpack[Options]) -> Any:
+def attention(
+    q: Any, k: Any, v: Any, *, out: Any = None, return_lse: bool = False, comm: Any = None, ranks: Any = None,
+    **options: Unpack[Options],
+) -> Any:  # fmt: skip
     """Attention, softmax(scale q k^T) v, for each batch and head.
 
     q [batch, heads, n_q, d], k [batch, kv_heads, n_k, d], v [batch, kv_heads, n_k, d_v]: arrays of NumPy (bfloat16 is
@@ -144,6 +147,7 @@ def attention(q: Any, k: Any, v: Any, *, out: Any = None, return_lse: bool = Fal
     out             where the result goes: an array of its shape, of any type of floats, to which it is rounded once
     return_lse      return (o, lse): lse [batch, heads, n_q], the logarithms of the row sums of exp(score), float64 for
                     float64, else float32
+    comm, ranks     q, k and v are the rows of one rank of several: redblue.distributed.attention says more
 
     Returns o [batch, heads, n_q, d_v] (in the layout of q), of the kind and type of q. A query that sees no key, or has
     none to see (n_k = 0), has o = 0, lse = -inf. Raises InvalidProblem (a ValueError), Unsupported (a NotImplementedError),
@@ -152,12 +156,22 @@ def attention(q: Any, k: Any, v: Any, *, out: Any = None, return_lse: bool = Fal
 
     Source: Vaswani et al. 2017, arXiv 1706.03762; schedules: docs/schedules.md.
     """
+    if comm is not None or ranks is not None:
+        return _over_ranks(q, k, v, out, return_lse, comm, ranks, options)
     if type(q) is not np.ndarray and is_tensor(q):
         return redblue.torch.of_tensors(q, k, v, out, return_lse, options)
     return forward(q, k, v, out, return_lse, options)
 
 
 add_help(attention, OPTIONS)
+
+
+def _over_ranks(q: Any, k: Any, v: Any, out: Any, return_lse: bool, comm: Any, ranks: Any, options: Any) -> Any:
+    if comm is None:
+        raise InvalidProblem("ranks: give comm, too, a communicator of mpi4py or a process group of torch")
+    if out is not None:
+        raise Unsupported("out: attention over ranks returns a new array; leave it out")
+    return redblue.distributed.attention(q, k, v, comm=comm, ranks=ranks, return_lse=return_lse, **options)
 
 
 def without_products(r: Request) -> Request:

@@ -6,7 +6,7 @@
 
 #include <utility>
 
-#include "redblue/tolerance.hpp"
+#include "redblue/certificate.hpp"
 #include "run.hpp"
 
 namespace redblue::python {

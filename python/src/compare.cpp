@@ -4,7 +4,7 @@
 #include <nanobind/stl/vector.h>
 
 #include "certify.hpp"
-#include "redblue/compare.hpp"
+#include "redblue/approximations.hpp"
 #include "run.hpp"
 
 namespace redblue::python {

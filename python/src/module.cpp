@@ -127,5 +127,6 @@ NB_MODULE(_core, m) {
   python::add_xla(m);
   python::add_merge(m);
   python::add_known(m);
+  python::add_ranks(m);
   python::add_statistics(m);
 }

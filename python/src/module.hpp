@@ -16,6 +16,7 @@ void add_plan(nb::module_& m);
 void add_xla(nb::module_& m);
 void add_merge(nb::module_& m);
 void add_known(nb::module_& m);
+void add_ranks(nb::module_& m);
 
 /// As one of Python's integers, which have no largest.
 nb::object integer_of(Words words);

@@ -3,7 +3,7 @@
 #include <nanobind/stl/string.h>
 
 #include "describe.hpp"
-#include "redblue/compare.hpp"
+#include "redblue/approximations.hpp"
 
 namespace redblue::python {
 

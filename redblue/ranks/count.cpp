@@ -3,26 +3,16 @@
 namespace redblue::ranks {
 namespace {
 
-/// What is held step by step: a tile from the first step that names it to the last.
+/// A tile is held from the first step that names it to the last.
 Words most_held(const World& world, const Program& program) {
-  constexpr std::size_t kNever = static_cast<std::size_t>(-1);
-  std::vector<std::size_t> first(program.tiles.size(), kNever), last(program.tiles.size());
-  for (std::size_t k = 0; k < program.steps.size(); ++k) {
-    const auto names = [&](int tile) {
-      const auto t = static_cast<std::size_t>(tile);
-      if (first[t] == kNever) first[t] = k;
-      last[t] = k;
-    };
-    for (const int t : program.steps[k].tiles) names(t);
-    for (const Piece& p : program.steps[k].pieces) names(p.tile);
-  }
+  const std::vector<Lifetime> lives = lifetimes_of(program);
   std::vector<Words> comes(program.steps.size()), goes(program.steps.size());
   for (std::size_t t = 0; t < program.tiles.size(); ++t) {
     const Tile& tile = program.tiles[t];
-    if (tile.home || first[t] == kNever) continue;
+    if (tile.home || lives[t].first == Lifetime::kNever) continue;
     const Words words = words_of(world.problem(), tile.array, tile.rows, tile.heads);
-    comes[first[t]] += words;
-    goes[last[t]] += words;
+    comes[lives[t].first] += words;
+    goes[lives[t].last] += words;
   }
   Words held, most;
   for (std::size_t k = 0; k < program.steps.size(); ++k) {
@@ -33,7 +23,7 @@ Words most_held(const World& world, const Program& program) {
   return most;
 }
 
-void add(Traffic& t, Cargo cargo, Words words) {
+void note(Traffic& t, Cargo cargo, Words words) {
   (cargo == Cargo::inputs ? t.inputs : t.partials) += words;
   t.messages += 1;
 }
@@ -48,7 +38,7 @@ Widths widths_of(const World& w, Side side, Range heads, bool backward) {
   return {each * (d + d_v), backward ? each * (d + d_v) : Words(0)};
 }
 
-/// Of heads that change ranks at a place, to the groups and back.
+/// It adds what heads cost that change ranks at a place, to the groups and back.
 void add_groups(const World& w, int rank, Crossing& c) {
   const Layout& l = w.layout();
   if (l.head_groups == 1) return;
@@ -61,12 +51,12 @@ void add_groups(const World& w, int rank, Crossing& c) {
       const Widths mine = widths_of(w, side, w.heads_of(side, w.group_of(rank)), backward),
                    theirs = widths_of(w, side, w.heads_of(side, g), backward);
       if (own > 0) {
-        add(c.sent, Cargo::inputs, own * theirs.inputs);
-        if (theirs.results > 0) add(c.received, Cargo::partials, own * theirs.results);
+        note(c.sent, Cargo::inputs, own * theirs.inputs);
+        if (theirs.results > 0) note(c.received, Cargo::partials, own * theirs.results);
       }
       if (its > 0) {
-        add(c.received, Cargo::inputs, its * mine.inputs);
-        if (mine.results > 0) add(c.sent, Cargo::partials, its * mine.results);
+        note(c.received, Cargo::inputs, its * mine.inputs);
+        if (mine.results > 0) note(c.sent, Cargo::partials, its * mine.results);
       }
     }
 }
@@ -93,11 +83,11 @@ void add_ring(const World& w, Side side, int v, const Widths& widths, Crossing& 
   for (int u = 0; u < n; ++u) {
     const Words rows = w.rows_of_place(side, u).count();
     if (rows == 0) continue;
-    if (u != v) add(c.received, Cargo::inputs, rows * widths.inputs);
-    if (u != left) add(c.sent, Cargo::inputs, rows * widths.inputs);
+    if (u != v) note(c.received, Cargo::inputs, rows * widths.inputs);
+    if (u != left) note(c.sent, Cargo::inputs, rows * widths.inputs);
     if (widths.results == 0) continue;
-    if (u != right) add(c.received, Cargo::partials, rows * widths.results);
-    if (u != v) add(c.sent, Cargo::partials, rows * widths.results);
+    if (u != right) note(c.received, Cargo::partials, rows * widths.results);
+    if (u != v) note(c.sent, Cargo::partials, rows * widths.results);
   }
 }
 
@@ -109,12 +99,12 @@ void add_grid(const World& w, Side side, int v, const Widths& widths, Crossing& 
     if (other == v) continue;
     const Words come = rows_needed(w, side, other, v), go = rows_needed(w, side, v, other);
     if (come > 0) {
-      add(c.received, Cargo::inputs, come * widths.inputs);
-      if (widths.results > 0) add(c.sent, Cargo::partials, come * widths.results);
+      note(c.received, Cargo::inputs, come * widths.inputs);
+      if (widths.results > 0) note(c.sent, Cargo::partials, come * widths.results);
     }
     if (go > 0) {
-      add(c.sent, Cargo::inputs, go * widths.inputs);
-      if (widths.results > 0) add(c.received, Cargo::partials, go * widths.results);
+      note(c.sent, Cargo::inputs, go * widths.inputs);
+      if (widths.results > 0) note(c.received, Cargo::partials, go * widths.results);
     }
   }
 }
@@ -124,8 +114,8 @@ void add_grid(const World& w, Side side, int v, const Widths& widths, Crossing& 
 RankCount count(const World& world, const Program& program) {
   RankCount c;
   for (const Step& s : program.steps) {
-    if (s.verb == Verb::send) add(c.sent, s.cargo, words_of(world, program, s.pieces));
-    if (s.verb == Verb::receive) add(c.received, s.cargo, words_of(world, program, s.pieces));
+    if (s.verb == Verb::send) note(c.sent, s.cargo, words_of(world, program, s.pieces));
+    if (s.verb == Verb::receive) note(c.received, s.cargo, words_of(world, program, s.pieces));
     if (s.verb == Verb::attend || s.verb == Verb::gradient) {
       const Tile &q = program.tiles[static_cast<std::size_t>(s.tiles[0])],
                  &k = program.tiles[static_cast<std::size_t>(s.tiles[1])];

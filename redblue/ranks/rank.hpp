@@ -37,13 +37,13 @@ class Rank {
   void copy(const Bundle& from, const Bundle& to, const Rows& rows);
   void send(int to, const Bundle& b, const Rows& rows, Cargo cargo);
   void receive(int from, const Bundle& b, const Rows& rows, Cargo cargo);
-  /// The same with the heads of a group, where the tiles have more.
+  /// They send and receive the heads of one group, where the tiles have more.
   void send_heads(int to, const Bundle& b, int group, Cargo cargo);
   void receive_heads(int from, const Bundle& b, int group, Cargo cargo);
   void copy_heads(const Bundle& from, const Bundle& to, const Rows& rows, int group);
 
-  /// Work on all pairs of these tiles: forward q, k, v, o, lse; backward q, k, v, dO, o, lse, dq, dk, dv. Nothing where
-  /// no query sees a key.
+  /// Work on all pairs of these tiles: forward q, k, v, o, lse; backward q, k, v, dO, o, lse, dq, dk, dv. Without a
+  /// visible pair there is no step.
   void attend(std::vector<int> tiles);
   void gradient(std::vector<int> tiles);
   /// These rows of results of other keys, or queries, join those of `into`, in the heads of `part`.

@@ -18,10 +18,9 @@ void require_shareable(const Problem& p) {
   refuse(p.dilation != 1, "dilated windows", "ask for a window with dilation = 1");
   refuse(!p.seqused_q.empty() || !p.seqused_k.empty(), "padding (seqused_q, seqused_k)",
          "leave out what is padding, and give packed sequences (cu_seqlens_q, cu_seqlens_k)");
-  refuse(p.bias.has_value() || p.bias_gradient, "a bias", "ALiBi (slopes) goes with ranks");
+  refuse(p.bias_gradient, "the gradient of a bias", "they share a bias that needs none");
   refuse(p.dropout != 0, "dropout", "ask for dropout = 0");
-  refuse(p.sinks_gradient, "the gradient of sinks", "they share sinks in a forward pass");
-  refuse(p.sinks && p.op == Operation::backward, "sinks in a gradient", "they share sinks in a forward pass");
+  refuse(p.sinks_gradient, "the gradient of sinks", "they share sinks that need none");
   refuse(!p.has_statistics(), "score functions without lse", "ask for the softmax");
   refuse(p.accumulate, "accumulating attention", "ask for all keys at once");
   refuse(p.op == Operation::backward && !p.forward_given, "a gradient whose forward pass runs first",
@@ -43,13 +42,14 @@ Sight::Sight(const Problem& problem) : problem_(problem) {
   }
   problem_.cu_seqlens_q.clear();
   problem_.cu_seqlens_k.clear();
-  problem_.sinks = false;  // they are one more key, which no part has
+  problem_.sinks = false;  // they are one more key, which no part has; lse of a gradient holds them
   problem_.lse_required = false;
   std::erase_if(documents_, [](const Document& d) { return d.queries.size() == 0 || d.keys.size() == 0; });
   for (const Document& d : documents_) {
     Problem one = problem_;
     one.heads = 1;
     one.kv_heads.reset();
+    one.bias.reset();
     one.n_q = d.queries.size();
     one.n_k = d.keys.size();
     pairs_.push_back({one.mask(), one.n_q, one.n_k});
@@ -113,6 +113,10 @@ std::vector<Part> Sight::parts(const Rows& queries, const Rows& keys) const {
       if (!p.alibi) p.causal_offset.reset();
     }
     if (!p.causal && !p.window_right) p.prefix = 0;
+    if (p.bias) {  // where it has one word for all queries, or all keys, so has a part
+      if ((*p.bias)[2] != 1) (*p.bias)[2] = p.n_q;
+      if ((*p.bias)[3] != 1) (*p.bias)[3] = p.n_k;
+    }
     list.push_back(std::move(part));
   });
   return list;

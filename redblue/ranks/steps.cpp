@@ -2,6 +2,20 @@
 
 namespace redblue::ranks {
 
+std::vector<Lifetime> lifetimes_of(const Program& program) {
+  std::vector<Lifetime> lives(program.tiles.size());
+  for (std::size_t k = 0; k < program.steps.size(); ++k) {
+    const auto names = [&](int tile) {
+      Lifetime& life = lives[static_cast<std::size_t>(tile)];
+      if (life.first == Lifetime::kNever) life.first = k;
+      life.last = k;
+    };
+    for (const int t : program.steps[k].tiles) names(t);
+    for (const Piece& p : program.steps[k].pieces) names(p.tile);
+  }
+  return lives;
+}
+
 index_t cols_of(const Problem& problem, SlowArray array) {
   switch (array) {
     case SlowArray::Q:

@@ -1,5 +1,6 @@
 #pragma once
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <string_view>
 #include <vector>
@@ -17,8 +18,8 @@ struct Tile {
   SlowArray array{};
   Rows rows;
   Range heads;
-  /// Is it a tensor that the caller has here: an input, or an output? Else the rank holds it from its first step to its
-  /// last.
+  /// Is it a tensor that the caller has here: an input, or an output? Otherwise the rank holds it from its first step
+  /// to its last.
   bool home = false;
 };
 
@@ -63,10 +64,17 @@ struct Program {
   std::vector<Step> steps;
 };
 
+/// The steps that name a tile first and last; kNever both where none does.
+struct Lifetime {
+  static constexpr std::size_t kNever = static_cast<std::size_t>(-1);
+  std::size_t first = kNever, last = kNever;
+};
+std::vector<Lifetime> lifetimes_of(const Program& program);
+
 /// Columns of a row of an array.
 index_t cols_of(const Problem& problem, SlowArray array);
 Words words_of(const Problem& problem, SlowArray array, const Rows& rows, Range heads);
-/// Of all pieces of a message.
+/// The words of all pieces of a message.
 Words words_of(const World& world, const Program& program, const std::vector<Piece>& pieces);
 
 /// What each rank does, by its number.

@@ -1,0 +1,248 @@
+"""Attention over ranks: each process has some rows of q, k and v, and gets these rows of the result.
+
+    o = redblue.attention(q, k, v, causal=True, comm=MPI.COMM_WORLD)      # or a process group of torch.distributed
+
+docs/ranks.md says which rows a rank has, and how many words cross the network.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Optional
+
+import numpy as np
+
+from . import _core
+from ._arrays import is_tensor
+from ._attention import Gradients, refuse_gradients, request
+from ._calls import arithmetic, measure_once
+from ._comm import communicator
+from ._errors import InvalidProblem, Unsupported
+from ._lse import require_small
+from ._options import OPTIONS
+from ._request import Request
+from ._settings import Sizes, problem_of, sizes_of, tokens_first, wanted_of
+
+__all__ = ["Layout", "attention", "attention_backward", "count", "positions"]
+
+#: The options that ranks heed.
+HEEDED = (
+    "layout", "causal", "alignment", "window", "prefix", "scale", "bias", "alibi_slopes", "softcap", "sinks", "cu_seqlens_q",
+    "cu_seqlens_k", "compute", "M", "threads",
+)  # fmt: skip
+
+
+class Layout(NamedTuple):
+    """How attention is spread over head_groups * grid_rows * grid_cols ranks.
+
+    Heads are dealt out to head_groups; the ranks of a group stand in a grid. The rank in row a and column b attends with the
+    queries that row a has at home to the keys of column b. grid_rows = ranks moves keys and values, grid_cols = ranks moves
+    queries, head_groups = ranks is what Ulysses does.
+
+    transfer    "exchange": each rank gets the rows that it needs, one block after the other while it works; "gather": all of
+                them before it works; "ring": whole blocks go from neighbour to neighbour (one row or column of ranks)
+    ownership   "contiguous", "zig-zag" (equal work under a causal mask), "block-cyclic" (blocks of `block` rows are dealt out)
+                or "documents" (a packed sequence lies on one rank)
+    """
+
+    head_groups: int = 1
+    grid_rows: int = 1
+    grid_cols: int = 1
+    transfer: str = "exchange"
+    ownership: str = "contiguous"
+    block: int = 0
+
+
+def _layout(ranks: Optional[Layout], size: int) -> Layout:
+    if ranks is None:
+        return Layout(grid_rows=size)
+    if not isinstance(ranks, Layout):
+        raise TypeError(f"ranks is a {type(ranks).__name__}: give a redblue.distributed.Layout")
+    asked = ranks.head_groups * ranks.grid_rows * ranks.grid_cols
+    if asked != size:
+        raise InvalidProblem(
+            f"ranks = {ranks.head_groups} x {ranks.grid_rows} x {ranks.grid_cols}: give a layout of the {size} ranks of comm"
+        )
+    return ranks
+
+
+def _require_heeded(options: dict) -> None:
+    refused = [name for name, value in options.items() if name in OPTIONS and name not in HEEDED and value is not None]
+    if refused:
+        raise Unsupported(f"{', '.join(refused)}: attention over ranks takes {', '.join(HEEDED)}")
+
+
+class _Spread(NamedTuple):
+    """One call: what it asks for, and the ranks that it is spread over."""
+
+    request: Request
+    sizes: Sizes  # of this rank
+    comm: Any
+    world: Any
+    wanted: Any
+
+    def run(self, arrays: tuple, patience: float) -> dict:
+        return _core.run_ranks(self.world, self.comm, arrays, tokens_first(self.request.settings.layout), self.wanted, patience)
+
+
+def _spread(op: str, q: Any, k: Any, v: Any, comm: Any, ranks: Optional[Layout], options: dict) -> _Spread:
+    _require_heeded(options)
+    own = communicator(comm)
+    r = request(q, k, v, **options)
+    s = r.settings
+    x = sizes_of(tuple(r.q.shape), tuple(r.k.shape), tuple(r.v.shape), s.layout)
+    types = [r.family.type_of(a, name) for a, name in ((r.q, "q"), (r.k, "k"), (r.v, "v"))]
+    if len(set(types)) > 1:
+        raise TypeError(f"q, k and v have elements of types {', '.join(types)}: give arrays of one type")
+    n_q, n_k = own.total([x.n_q, x.n_k])
+    if n_q == 0 or n_k == 0:
+        raise InvalidProblem(f"all ranks together have {n_q} queries and {n_k} keys: give at least one of each")
+    if s.bias is not None:
+        s = s._replace(bias=_whole_bias(s.bias, x.n_q, n_q))
+    problem = problem_of(op, x._replace(n_q=n_q, n_k=n_k), s)
+    problem.lse_required = op == "forward"
+    problem.validate()
+    if s.M is None:
+        measure_once()
+    dense = types[0] == "bf16" and all(r.family.is_dense(a) for a in (r.q, r.k, r.v))
+    compute = arithmetic(op, types[0], dense, s, (True, False, False))
+    return _Spread(r, x, own, _core.World(problem, *_layout(ranks, own.ranks)), wanted_of(s, types[0], compute))
+
+
+def _whole_bias(shape: tuple, rows: int, n_q: int) -> tuple:
+    """The shape of the bias of all ranks, where one rank has this one."""
+    if len(shape) < 2 or shape[-2] == 1 != rows:
+        return shape
+    return (*shape[:-2], n_q if shape[-2] == rows else shape[-2], shape[-1])
+
+
+def attention(
+    q: Any, k: Any, v: Any, *, comm: Any, ranks: Optional[Layout] = None, return_lse: bool = False, patience: float = 600.0,
+    report: Optional[dict] = None, **options: Any,
+) -> Any:  # fmt: skip
+    """Attention over the ranks of a communicator, softmax(scale q k^T) v; all ranks call it, with the same options.
+
+    q [batch, heads, rows, d], k [batch, kv_heads, rows, d] and v [batch, kv_heads, rows, d_v] are the rows that this rank has at
+    home, in the order of their positions: `positions` says which. Options are those of redblue.attention that concern all
+    ranks: masks, scale, bias, ALiBi, softcap, sinks, packed sequences (cu_seqlens_q and cu_seqlens_k of the whole), layout of
+    arrays, compute, M and threads; others are refused. A bias has a row for each query of this rank and a column for each key of
+    all ranks, or 1 where all share it; it wants queries that stay at home (head_groups = grid_cols = 1).
+
+    comm        a communicator of mpi4py, a process group of torch.distributed (gloo), or a DeviceMesh of one dimension
+    ranks       a Layout; default: keys and values move, each rank gets those that it needs
+    return_lse  return (o, lse)
+    patience    seconds to wait for a message of another rank
+    report      a dict, into which goes what was moved: words and bytes by kind, messages, seconds, seconds waited
+
+    Returns o [batch, heads, rows, d_v] of this rank, of the type of q; tensors that require gradients give a differentiable
+    result. Partial results are float32, or float64 for float64, and are taken in in a fixed order: the same bits whenever
+    messages arrive. Raises on every rank, where one of them cannot: what redblue.attention raises, or Error.
+
+    Source: Liu, Zaharia & Abbeel 2023, arXiv 2310.01889 (ring); Jacobs et al. 2023, arXiv 2309.14509 (heads); docs/ranks.md.
+    """
+    if type(q) is not np.ndarray and is_tensor(q) and any(getattr(x, "requires_grad", False) for x in (q, k, v)):
+        from ._torch_ranks import with_gradients
+
+        o, lse = with_gradients(q, k, v, comm, ranks, patience, report, options)
+        return (o, lse) if return_lse else o
+    o, lse = forward(q, k, v, comm, ranks, patience, report, options)
+    return (o, lse) if return_lse else o
+
+
+def forward(
+    q: Any, k: Any, v: Any, comm: Any, ranks: Optional[Layout], patience: float, report: Optional[dict], options: dict
+) -> tuple[Any, Any]:
+    """o and lse of this rank."""
+    spread = _spread("forward", q, k, v, comm, ranks, options)
+    r = spread.request
+    word = "f64" if spread.wanted.compute == "f64" else "f32"
+    o = r.family.empty(r.q, (*r.q.shape[:-1], spread.sizes.d_v), r.family.type_of(r.q, "q"))
+    lse = r.family.empty(r.q, _rows_shape(r), word)
+    ran = spread.run(r.arrays(o, lse), patience)
+    if report is not None:
+        report.update(ran)
+    return r.family.finished(o), r.family.finished(lse)
+
+
+def _rows_shape(r: Request) -> tuple:
+    shape = tuple(r.q.shape)
+    return (*shape[:-3], shape[-2], shape[-3]) if tokens_first(r.settings.layout) else shape[:-1]
+
+
+def attention_backward(
+    do: Any, q: Any, k: Any, v: Any, o: Any, lse: Any, *, comm: Any, ranks: Optional[Layout] = None, patience: float = 600.0,
+    report: Optional[dict] = None, **options: Any,
+) -> Gradients:  # fmt: skip
+    """The gradients of SUM do o over all ranks with respect to the rows that this rank has of q, k and v.
+
+    do and o [batch, heads, rows, d_v] and lse [batch, heads, rows] are those of this rank; the rest is as in `attention`; bias and
+    sinks have no gradients here. Returns Gradients(dq, dk, dv), of the types of q, k and v.
+
+    Source: Brandon et al. 2023, arXiv 2311.09431; docs/ranks.md.
+    """
+    refuse_gradients("redblue.distributed.attention_backward has no gradients: call it under torch.no_grad()", do, q, k, v, o, lse)
+    spread = _spread("backward", q, k, v, comm, ranks, options)
+    r = spread.request
+    family = r.family
+    do, o, lse = (family.given(x, name) for x, name in ((do, "do"), (o, "o"), (lse, "lse")))
+    _require_small(spread, do, lse)
+    dq, dk, dv = (family.empty(x, tuple(x.shape), family.type_of(x, "q")) for x in (r.q, r.k, r.v))
+    ran = spread.run(r.arrays(o, lse, do, dq, dk, dv), patience)
+    if report is not None:
+        report.update(ran)
+    return Gradients(*(family.finished(x) for x in (dq, dk, dv)))
+
+
+class _Rows(NamedTuple):
+    """What `require_small` asks of a call."""
+
+    plan: bool
+    lse_type: str
+    tokens_first: bool
+
+
+def _require_small(spread: _Spread, do: Any, lse: Any) -> None:
+    """Refuses on all ranks gradients that one of them cannot compute under its bias."""
+    if spread.request.bias is None:
+        return
+    wrong: Optional[Unsupported] = None
+    try:
+        word = "f64" if spread.wanted.compute == "f64" else "f32"
+        require_small(spread.request, _Rows(True, word, tokens_first(spread.request.settings.layout)), do, lse)  # type: ignore[arg-type]
+    except Unsupported as e:
+        wrong = e
+    if spread.comm.total([int(wrong is not None)])[0] > 0:
+        raise wrong or Unsupported("the bias of another rank refuses its gradients: that rank says why")
+
+
+def _world(ranks: Layout, sizes: Sizes, op: str, options: dict) -> Any:
+    from ._settings import settings_of
+
+    _require_heeded(options)
+    settings = settings_of(options, {"alibi": options.get("alibi_slopes") is not None, "sinks": options.get("sinks") is not None})
+    return _core.World(problem_of(op, sizes, settings), *_layout(ranks, ranks.head_groups * ranks.grid_rows * ranks.grid_cols))
+
+
+def positions(ranks: Layout, rank: int, n_q: int, n_k: Optional[int] = None, **options: Any) -> tuple[np.ndarray, np.ndarray]:
+    """The positions of the queries and of the keys that a rank has at home, in order: q_of_rank = q[:, :, queries].
+
+    n_q and n_k (default n_q) are those of the whole; options are those of the call (packed sequences and masks matter to
+    ownership "documents"). docs/ranks.md.
+    """
+    sizes = Sizes(1, ranks.head_groups, ranks.head_groups, n_q, n_q if n_k is None else n_k, 1, 1)
+    world = _world(ranks, sizes, "forward", options)
+    found = []
+    for queries in (True, False):
+        rows = [np.arange(begin, end) for begin, end in world.rows(rank, queries)]
+        found.append(np.concatenate(rows) if rows else np.arange(0))
+    return found[0], found[1]
+
+
+def count(
+    ranks: Layout, rank: int, *, n_q: int, d: int, n_k: Optional[int] = None, d_v: Optional[int] = None, heads: int = 1,
+    kv_heads: Optional[int] = None, batch: int = 1, op: str = "forward", **options: Any,
+) -> dict:  # fmt: skip
+    """Words that a rank receives and sends, by kind, messages, pairs that it works on, and words that it holds beside its own
+    tensors: counted by walking through its steps, without a communicator and without data. docs/ranks.md.
+    """
+    sizes = Sizes(batch, heads, heads if kv_heads is None else kv_heads, n_q, n_q if n_k is None else n_k, d, d if d_v is None else d_v)
+    return _world(ranks, sizes, op, options).count(rank)

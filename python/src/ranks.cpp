@@ -1,0 +1,185 @@
+#include "redblue/ranks.hpp"
+
+#include <fmt/format.h>
+#include <nanobind/stl/string.h>
+
+#include <utility>
+
+#include "module.hpp"
+#include "run.hpp"
+
+namespace redblue::python {
+
+namespace {
+
+using ranks::Layout;
+using ranks::Transport;
+using ranks::World;
+
+/// A Python object carries the messages: rank, ranks, send(to, channel, memory), receive(from, channel, memory) and
+/// give_up(why). What send and receive return has wait(seconds), which says whether the message is no longer pending.
+class PythonTransport final : public Transport {
+ public:
+  explicit PythonTransport(nb::handle comm)
+      : comm_(nb::borrow(comm)), rank_(nb::cast<int>(comm.attr("rank"))), ranks_(nb::cast<int>(comm.attr("ranks"))) {}
+
+  int rank() const override { return rank_; }
+  int ranks() const override { return ranks_; }
+  std::unique_ptr<Pending> send(int to, int channel, std::span<const std::byte> message) override {
+    auto* const data = const_cast<std::byte*>(message.data());
+    return ask("send", to, channel, {data, message.size()});
+  }
+  std::unique_ptr<Pending> receive(int from, int channel, std::span<std::byte> message) override {
+    return ask("receive", from, channel, message);
+  }
+  void progress() override { watch_(0); }
+  void give_up(std::string_view why) override {
+    const nb::gil_scoped_acquire locked;
+    try {
+      comm_.attr("give_up")(nb::str(why.data(), why.size()));
+    } catch (const nb::python_error&) {  // there is an error already, and that is the one to tell
+    }
+  }
+
+ private:
+  /// f() of Python; its errors go on as ours, so that no other thread meets one of Python.
+  template <class F>
+  static auto with_python(const F& f) {
+    const nb::gil_scoped_acquire locked;
+    try {
+      return f();
+    } catch (const nb::python_error& e) {
+      if (e.matches(PyExc_KeyboardInterrupt)) {
+        nb::python_error(e).restore();
+        throw Interrupted();
+      }
+      throw Error(fmt::format("the communicator failed: {}", e.what()));
+    }
+  }
+
+  class Waiting final : public Pending {
+   public:
+    explicit Waiting(nb::object request) : request_(std::move(request)) {}
+    ~Waiting() override {
+      const nb::gil_scoped_acquire locked;
+      request_.reset();
+    }
+    bool wait(std::chrono::milliseconds at_most) override {
+      return with_python([&] {
+        const double seconds = std::chrono::duration<double>(at_most).count();
+        return nb::cast<bool>(request_.attr("wait")(seconds));
+      });
+    }
+
+   private:
+    nb::object request_;
+  };
+
+  std::unique_ptr<Pending> ask(const char* what, int peer, int channel, std::span<std::byte> message) {
+    return with_python([&] {
+      const nb::object memory = nb::steal(PyMemoryView_FromMemory(
+          reinterpret_cast<char*>(message.data()), static_cast<Py_ssize_t>(message.size()), PyBUF_WRITE));
+      return std::make_unique<Waiting>(comm_.attr(what)(peer, channel, memory));
+    });
+  }
+
+  nb::object comm_;
+  int rank_, ranks_;
+  std::function<void(double)> watch_ = signal_watch();
+};
+
+template <class Name>
+Name named(const char* what, const std::string& name, std::optional<Name> found, std::string_view choices) {
+  if (!found) throw InvalidProblem(fmt::format("{} = '{}': give {}", what, name, choices));
+  return *found;
+}
+
+Layout layout_of(int head_groups, int grid_rows, int grid_cols, const std::string& transfer,
+                 const std::string& ownership, index_t block) {
+  return {.head_groups = head_groups,
+          .grid_rows = grid_rows,
+          .grid_cols = grid_cols,
+          .transfer = named("transfer", transfer, ranks::transfer_from_name(transfer), "exchange, gather or ring"),
+          .ownership = named("ownership", ownership, ranks::ownership_from_name(ownership),
+                             "contiguous, zig-zag, block-cyclic or documents"),
+          .block = block};
+}
+
+nb::dict described(const ranks::Traffic& t) {
+  nb::dict d;
+  d["inputs"] = integer_of(t.inputs);
+  d["partials"] = integer_of(t.partials);
+  d["messages"] = integer_of(t.messages);
+  return d;
+}
+
+nb::dict described(const World& w, int rank) {
+  const ranks::RankCount c = count(w, program_of(w, rank));
+  nb::dict d;
+  d["received"] = described(c.received);
+  d["sent"] = described(c.sent);
+  d["pairs"] = integer_of(c.pairs);
+  d["held"] = integer_of(c.held);
+  return d;
+}
+
+nb::dict run_over_ranks(const World& world, nb::handle comm, nb::handle arrays, bool tokens_first, const Wanted& wanted,
+                        double patience) {
+  Buffers buffers;
+  const Tensors tensors = tensors_in(arrays, world.problem(), tokens_first, buffers);
+  ranks::How how;
+  how.compute = wanted.compute;
+  how.pool = &pool_of(wanted.threads);
+  how.plan.M = wanted.M.value_or(0);
+  how.patience = std::chrono::milliseconds(static_cast<std::int64_t>(patience * 1000));
+  PythonTransport transport(comm);
+  const ranks::Ran ran = unlocked([&] { return run(world, transport, tensors, how); });
+  nb::dict d;
+  d["received"] = described(ran.crossed.received);
+  d["sent"] = described(ran.crossed.sent);
+  d["bytes_received"] = integer_of(ran.bytes_received);
+  d["bytes_sent"] = integer_of(ran.bytes_sent);
+  d["io"] = integer_of(ran.io);
+  d["held_bytes"] = integer_of(ran.held_bytes);
+  d["staging_bytes"] = integer_of(ran.staging_bytes);
+  d["seconds"] = std::chrono::duration<double>(ran.took).count();
+  d["waited"] = std::chrono::duration<double>(ran.waited).count();
+  return d;
+}
+
+int checked_rank(const World& w, int rank) {
+  if (rank < 0 || rank >= w.ranks()) throw InvalidProblem(fmt::format("rank = {} of {}", rank, w.ranks()));
+  return rank;
+}
+
+}  // namespace
+
+void add_ranks(nb::module_& m) {
+  nb::class_<World>(m, "World", "A problem whose rows are at home on ranks.")
+      .def(
+          "__init__",
+          [](World* w, const Problem& p, int head_groups, int grid_rows, int grid_cols, const std::string& transfer,
+             const std::string& ownership, index_t block) {
+            new (w) World(p, layout_of(head_groups, grid_rows, grid_cols, transfer, ownership, block));
+          },
+          nb::arg("problem"), nb::arg("head_groups"), nb::arg("grid_rows"), nb::arg("grid_cols"), nb::arg("transfer"),
+          nb::arg("ownership"), nb::arg("block"))
+      .def_prop_ro("ranks", &World::ranks)
+      .def(
+          "rows",
+          [](const World& w, int rank, bool queries) {
+            nb::list ranges;
+            const Side side = queries ? Side::queries : Side::keys;
+            for (const Range& r : w.rows_of(side, checked_rank(w, rank)).ranges())
+              ranges.append(nb::make_tuple(r.begin, r.end));
+            return ranges;
+          },
+          nb::arg("rank"), nb::arg("queries"), "Ranges of positions that the rank has at home.")
+      .def(
+          "count", [](const World& w, int rank) { return described(w, checked_rank(w, rank)); }, nb::arg("rank"),
+          "Words on the network and in memory of a rank, by walking through its steps.");
+  m.def("run_ranks", &run_over_ranks, nb::arg("world"), nb::arg("comm"), nb::arg("arrays"), nb::arg("tokens_first"),
+        nb::arg("wanted"), nb::arg("patience"), "Attention over ranks, on the rank of `comm`.");
+}
+
+}  // namespace redblue::python

@@ -1,0 +1,342 @@
+#include "redblue/ranks/execute.hpp"
+
+#include <fmt/format.h>
+
+#include <deque>
+#include <limits>
+#include <thread>
+#include <utility>
+
+#include "redblue/planner/shapes.hpp"
+#include "redblue/problem/options.hpp"
+#include "redblue/ranks/agree.hpp"
+#include "redblue/ranks/channel.hpp"
+#include "redblue/ranks/rows_of_tiles.hpp"
+#include "redblue/ranks/tile_memory.hpp"
+#include "redblue/runtime/partial.hpp"
+#include "redblue/runtime/storage_of.hpp"
+
+namespace redblue::ranks {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// The type of sums: of partial results, and of lse.
+DType word_of(DType compute) { return compute == DType::f64 ? DType::f64 : DType::f32; }
+
+/// What must be the same on all ranks.
+std::string asked_text(const World& world, const Tensors& tensors, const How& how) {
+  const Layout& l = world.layout();
+  std::string text = fmt::format("{} {} {} {} {} {} {} {}", name_of(world.problem().op), l.head_groups, l.grid_rows,
+                                 l.grid_cols, name_of(l.transfer), name_of(l.ownership), l.block, name_of(how.compute));
+  const Problem& p = world.problem();
+  option::for_each(problem_options(), [&](const auto& option) {
+    const auto& value = option.of(p);
+    using Value = std::remove_cvref_t<decltype(value)>;
+    if constexpr (std::is_arithmetic_v<Value>)
+      text += fmt::format(" {}={}", option.name, value);
+    else if constexpr (std::remove_cvref_t<decltype(option)>::kOptional &&
+                       std::is_arithmetic_v<typename std::remove_cvref_t<decltype(option)>::Number>)
+      text += value ? fmt::format(" {}={}", option.name, *value) : "";
+  });
+  for (const index_t s : p.cu_seqlens_q) text += fmt::format(" {}", s);
+  for (const index_t s : p.cu_seqlens_k) text += fmt::format(" {}", s);
+  for (const SlowArray a : facts_of(p.op).reads) text += fmt::format(" {}", name_of(tensors[a].dtype));
+  return text;
+}
+
+std::string shape_text(const std::array<index_t, 4>& s) {
+  return fmt::format("[{}, {}, {}, {}]", s[0], s[1], s[2], s[3]);
+}
+
+void require_tensor(const World& w, int rank, SlowArray a, const Tensor& t, bool needed) {
+  const Side side = side_of(a);
+  const std::array<index_t, 4> shape{w.problem().batch, w.all_heads(side).size(), w.rows_of(side, rank).count(),
+                                     cols_of(w.problem(), a)};
+  if (t.data == nullptr && (!needed || shape[2] == 0)) return;
+  if (t.data == nullptr)
+    throw InvalidProblem(
+        fmt::format("{} is missing on rank {}: it has {} rows at home", tensor_name(a), rank, shape[2]));
+  if (t.shape != shape)
+    throw InvalidProblem(fmt::format("{} is {} on rank {}, and its rows at home are {}", tensor_name(a),
+                                     shape_text(t.shape), rank, shape_text(shape)));
+}
+
+void require(const World& w, const Transport& transport, const Tensors& tensors, const How& how) {
+  if (transport.ranks() != w.ranks())
+    throw InvalidProblem(fmt::format("{} ranks for a layout of {} x {} x {}: give one that has as many",
+                                     transport.ranks(), w.layout().head_groups, w.layout().grid_rows,
+                                     w.layout().grid_cols));
+  if (how.compute != DType::f32 && how.compute != DType::f64 && how.compute != DType::bf16)
+    throw Unsupported(fmt::format("compute type {}: f32, f64 and bf16 are there", name_of(how.compute)));
+  if (how.look_ahead < 1) throw InvalidProblem(fmt::format("look_ahead = {}: give 1 or more", how.look_ahead));
+  const Problem& p = w.problem();
+  for (const SlowArray a : facts_of(p.op).reads)
+    if (!is_of_modifiers(a)) require_tensor(w, transport.rank(), a, tensors[a], true);
+  for (const SlowArray a : facts_of(p.op).writes)
+    if (!is_of_modifiers(a)) require_tensor(w, transport.rank(), a, tensors[a], a != SlowArray::lse);
+  if (p.bias) {
+    std::array<index_t, 4> shape = *p.bias;
+    if (shape[2] != 1) shape[2] = w.queries_of(transport.rank()).count();
+    const Tensor& bias = tensors[SlowArray::bias];
+    if (shape[2] > 0 && (bias.data == nullptr || bias.shape != shape))
+      throw InvalidProblem(fmt::format("bias is {} on rank {}: its rows at home are {}", shape_text(bias.shape),
+                                       transport.rank(), shape_text(shape)));
+  }
+  for (const auto& [asked, a] :
+       {std::pair{p.alibi, SlowArray::slopes}, {p.sinks && is_forward(p.op), SlowArray::sinks}}) {
+    const std::array<index_t, 4> shape{1, p.heads, 1, 1};
+    if (asked && (tensors[a].data == nullptr || tensors[a].shape != shape))
+      throw InvalidProblem(fmt::format("{} has shape {} on every rank", tensor_name(a), shape_text(shape)));
+  }
+}
+
+/// One rank at its steps.
+class Executor {
+ public:
+  Executor(const World& world, const Program& program, Transport& transport, const Tensors& home, const How& how)
+      : world_(world),
+        program_(program),
+        transport_(transport),
+        home_(home),
+        how_(how),
+        memory_(world, program, home, word_of(how.compute)) {}
+
+  Ran run() {
+    const auto began = Clock::now();
+    for (std::size_t k = 0; k < program_.steps.size(); ++k) {
+      expect(k);
+      memory_.begin_step(k);
+      step(k, program_.steps[k]);
+      memory_.end_step(k);
+      std::erase_if(leaving_, [&](Message& m) { return m.pending->wait(std::chrono::milliseconds(0)) && left(m); });
+    }
+    for (Message& m : leaving_) wait(m);
+    memory_.finish();
+    ran_.held_bytes = memory_.most_bytes();
+    ran_.took = Clock::now() - began;
+    return ran_;
+  }
+
+ private:
+  struct Message {
+    std::size_t step;
+    std::vector<std::byte> bytes;
+    std::unique_ptr<Transport::Pending> pending;
+  };
+
+  /// Asks for the messages that come next, so that they travel while this rank works.
+  void expect(std::size_t step) {
+    next_ = std::max(next_, step);
+    while (coming_.size() < static_cast<std::size_t>(how_.look_ahead) && next_ < program_.steps.size()) {
+      const std::size_t k = next_++;
+      const Step& s = program_.steps[k];
+      if (s.verb != Verb::receive) continue;
+      Message m{k, std::vector<std::byte>(memory_.bytes_of(s.pieces)), nullptr};
+      stage(m.bytes.size());
+      m.pending = transport_.receive(s.peer, channel_of(s.cargo), m.bytes);
+      coming_.push_back(std::move(m));
+    }
+  }
+
+  void stage(std::size_t bytes) {
+    staged_ += bytes;
+    ran_.staging_bytes = std::max(ran_.staging_bytes, Words(static_cast<index_t>(staged_)));
+  }
+  bool left(const Message& m) {
+    staged_ -= m.bytes.size();
+    return true;
+  }
+
+  void wait(Message& m) {
+    const auto began = Clock::now();
+    if (!m.pending->wait(how_.patience)) {
+      const Step& s = program_.steps[m.step];
+      throw Error(
+          fmt::format("rank {}: step {}, {} {} bytes of {} {} rank {}, is not done after {} ms: is that rank "
+                      "alive, and was it asked for the same?",
+                      transport_.rank(), m.step, name_of(s.verb), m.bytes.size(), name_of(s.cargo),
+                      s.verb == Verb::send ? "to" : "from", s.peer, how_.patience.count()));
+    }
+    ran_.waited += Clock::now() - began;
+  }
+
+  void step(std::size_t k, const Step& s) {
+    switch (s.verb) {
+      case Verb::clear:
+        for (const int t : s.tiles) clear(t);
+        return;
+      case Verb::copy:
+        for (std::size_t i = 0; i < s.pieces.size(); i += 2) copy(s.pieces[i], s.pieces[i + 1]);
+        return;
+      case Verb::send:
+        return send(k, s);
+      case Verb::receive:
+        return receive(s);
+      case Verb::attend:
+        return attend(s.tiles);
+      case Verb::merge:
+        return merge(s.pieces);
+      case Verb::sink:
+        return sink(s.tiles);
+      case Verb::products:
+        return row_products(memory_.tensor(s.tiles[0]), memory_.tensor(s.tiles[1]), memory_.tensor(s.tiles[2]));
+      case Verb::stand_in:
+        return stand_in(memory_.tensor(s.tiles[0]), memory_.tensor(s.tiles[1]), memory_.tensor(s.tiles[2]));
+      case Verb::gradient:
+        return gradient(s.tiles);
+      case Verb::add:
+        for (std::size_t i = 0; i < s.pieces.size(); i += 2)
+          for (const Range& rows : s.pieces[i].rows.ranges())
+            add(tensor(s.pieces[i], rows), tensor(s.pieces[i + 1], rows));
+        return;
+    }
+  }
+
+  const Tile& tile(int t) const { return program_.tiles[static_cast<std::size_t>(t)]; }
+  Tensor tensor(const Piece& p, Range rows) const { return memory_.tensor(p.tile, rows, p.heads); }
+  Tensor tensor(int t, Range rows) const { return memory_.tensor(t, rows, tile(t).heads); }
+
+  void clear(int t) {
+    fill(memory_.tensor(t), tile(t).array == SlowArray::lse ? -std::numeric_limits<double>::infinity() : 0);
+  }
+
+  void copy(const Piece& from, const Piece& to) {
+    std::vector<std::byte> bytes(memory_.bytes_of({from}));
+    memory_.pack({from}, bytes.data());
+    memory_.unpack({to}, bytes.data());
+  }
+
+  void send(std::size_t k, const Step& s) {
+    Message m{k, std::vector<std::byte>(memory_.bytes_of(s.pieces)), nullptr};
+    stage(m.bytes.size());
+    memory_.pack(s.pieces, m.bytes.data());
+    crossed(ran_.crossed.sent, ran_.bytes_sent, s, m.bytes.size());
+    m.pending = transport_.send(s.peer, channel_of(s.cargo), m.bytes);
+    leaving_.push_back(std::move(m));
+  }
+  void receive(const Step& s) {
+    Message m = std::move(coming_.front());
+    coming_.pop_front();
+    wait(m);
+    memory_.unpack(s.pieces, m.bytes.data());
+    crossed(ran_.crossed.received, ran_.bytes_received, s, m.bytes.size());
+    left(m);
+  }
+  void crossed(Traffic& traffic, Words& bytes, const Step& s, std::size_t size) {
+    (s.cargo == Cargo::inputs ? traffic.inputs : traffic.partials) += words_of(world_, program_, s.pieces);
+    traffic.messages += 1;
+    bytes += static_cast<index_t>(size);
+  }
+
+  RunOptions options(DType compute) const {
+    RunOptions o;
+    o.compute = compute;
+    o.threads = how_.threads;
+    o.pool = how_.pool;
+    o.progress = [this](double) {
+      if (std::this_thread::get_id() == thread_) transport_.progress();
+    };
+    return o;
+  }
+  Tensor slopes(Range heads) const {
+    Tensor t = home_[SlowArray::slopes];
+    if (!world_.problem().alibi) return {};
+    t.data = static_cast<std::byte*>(t.data) + heads.begin * t.strides[1] * static_cast<index_t>(size_of(t.dtype));
+    t.shape[1] = heads.size();
+    return t;
+  }
+
+  /// The words of a bias for these pairs; queries are at home.
+  Tensor bias(Range queries, Range keys) const {
+    Tensor t = home_[SlowArray::bias];
+    if (!world_.problem().bias) return {};
+    const index_t row = t.shape[2] == 1 ? 0 : world_.queries_of(transport_.rank()).place_of(queries.begin);
+    const index_t col = t.shape[3] == 1 ? 0 : keys.begin;
+    const index_t offset = row * t.strides[2] + col * t.strides[3];
+    t.data = static_cast<std::byte*>(t.data) + offset * static_cast<index_t>(size_of(t.dtype));
+    if (t.shape[2] != 1) t.shape[2] = queries.size();
+    if (t.shape[3] != 1) t.shape[3] = keys.size();
+    return t;
+  }
+
+  void attend(const std::vector<int>& t) {
+    for (const Part& part : world_.sight().parts(tile(t[0]).rows, tile(t[1]).rows)) {
+      const Range q = part.queries, k = part.keys;
+      const Inputs in{.q = tensor(t[0], q),
+                      .k = tensor(t[1], k),
+                      .v = tensor(t[2], k),
+                      .bias = bias(q, k),
+                      .slopes = slopes(tile(t[0]).heads)};
+      const Outputs into{.o = tensor(t[3], q), .lse = tensor(t[4], q)};
+      ran_.io += attention_partial(in, into, part.problem, how_.plan, options(how_.compute)).io.total();
+    }
+  }
+  void gradient(const std::vector<int>& t) {
+    for (const Part& part : world_.sight().parts(tile(t[0]).rows, tile(t[1]).rows)) {
+      const Range q = part.queries, k = part.keys;
+      const BackwardInputs in{.q = tensor(t[0], q),
+                              .k = tensor(t[1], k),
+                              .v = tensor(t[2], k),
+                              .dO = tensor(t[3], q),
+                              .o = tensor(t[4], q),
+                              .lse = tensor(t[5], q),
+                              .bias = bias(q, k),
+                              .slopes = slopes(tile(t[0]).heads)};
+      const BackwardOutputs into{.dq = tensor(t[6], q), .dk = tensor(t[7], k), .dv = tensor(t[8], k)};
+      ran_.io += attention_partial(in, into, part.problem, how_.plan, options(how_.compute)).io.total();
+    }
+  }
+
+  void merge(const std::vector<Piece>& p) {
+    for (const Range& rows : p[0].rows.ranges())
+      ran_.io += redblue::merge({tensor(p[0], rows), tensor(p[2], rows)}, {tensor(p[1], rows), tensor(p[3], rows)}, {},
+                                options(word_of(how_.compute)))
+                     .io.total();
+  }
+  void sink(const std::vector<int>& t) {
+    const Tensor o = memory_.tensor(t[0]), lse = memory_.tensor(t[1]);
+    if (o.shape[2] == 0) return;
+    SinkState state(home_[SlowArray::sinks], world_.problem(), word_of(how_.compute));
+    ran_.io += redblue::merge({state.o(o.shape), state.lse(lse.shape)}, {o, lse}, {}, options(word_of(how_.compute)))
+                   .io.total();
+  }
+
+  const World& world_;
+  const Program& program_;
+  Transport& transport_;
+  const Tensors& home_;
+  const How& how_;
+  TileMemory memory_;
+  std::thread::id thread_ = std::this_thread::get_id();  ///< the only one that calls the transport
+  Ran ran_;
+  std::deque<Message> coming_;
+  std::vector<Message> leaving_;
+  std::size_t next_ = 0, staged_ = 0;
+};
+
+}  // namespace
+
+Ran run(const World& world, Transport& transport, const Tensors& tensors, const How& how) {
+  std::exception_ptr wrong;
+  try {
+    require(world, transport, tensors, how);
+  } catch (const Error&) {
+    wrong = std::current_exception();
+  }
+  if (how.agree)
+    agree(transport, asked_text(world, tensors, how), wrong, how.patience);
+  else if (wrong != nullptr)
+    std::rethrow_exception(wrong);
+  const Program program = program_of(world, transport.rank());
+  try {
+    const Ran ran = Executor(world, program, transport, tensors, how).run();
+    if (how.agree) agree(transport, "done", nullptr, how.patience);  // none returns before all have what they need
+    return ran;
+  } catch (const std::exception& e) {
+    transport.give_up(e.what());
+    throw;
+  }
+}
+
+}  // namespace redblue::ranks

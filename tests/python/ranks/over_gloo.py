@@ -1,0 +1,55 @@
+"""Attention over a gloo group of torch.distributed, with gradients, against the whole: python over_gloo.py P."""
+
+import os
+import sys
+
+import torch
+import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+
+import redblue
+from redblue.distributed import Layout, positions
+
+
+def close(name, found, wanted):
+    torch.testing.assert_close(found, wanted, atol=2e-5, rtol=0, msg=lambda text: f"{name}: {text}")
+
+
+def of_rank(rank, size, folder):
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=size)
+    torch.manual_seed(0)
+    n = 6 * size + 1
+    q, k, v = (torch.randn(2, heads, n, 8, dtype=torch.float32) for heads in (4, 2, 2))
+    do = torch.randn(2, 4, n, 8)
+    options = {"causal": True, "M": 2000}
+    whole = [x.clone().requires_grad_() for x in (q, k, v)]
+    o = redblue.attention(*whole, **options)
+    o.backward(do)
+    mesh = init_device_mesh("cpu", (size,), mesh_dim_names=("sequence",))
+    for comm in (dist.group.WORLD, mesh["sequence"]):
+        for layout in (None, Layout(grid_cols=size, ownership="zig-zag"), Layout(grid_rows=size, transfer="ring")):
+            rows, keys = positions(layout or Layout(grid_rows=size), rank, n)
+            mine = [x[:, :, of].clone().requires_grad_() for x, of in ((q, rows), (k, keys), (v, keys))]
+            own = redblue.attention(*mine, comm=comm, ranks=layout, **options)
+            own.backward(do[:, :, rows])
+            close("o", own, o[:, :, rows])
+            for name, x, all_, of in (("dq", mine[0], whole[0], rows), ("dk", mine[1], whole[1], keys), ("dv", mine[2], whole[2], keys)):
+                close(name, x.grad, all_.grad[:, :, of])
+    with torch.no_grad():  # 16 bits: partial results are float32, rounded once
+        rows, keys = positions(Layout(grid_rows=size), rank, n)
+        half = [x.bfloat16() for x in (q, k, v)]
+        own = redblue.attention(half[0][:, :, rows], half[1][:, :, keys], half[2][:, :, keys], comm=dist.group.WORLD, **options)
+        assert own.dtype == torch.bfloat16
+        torch.testing.assert_close(own, redblue.attention(*half, **options)[:, :, rows], atol=1e-2, rtol=0)
+    print(f"rank {rank} of {size}: right", flush=True)
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    import tempfile
+
+    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+    size = int(sys.argv[1])
+    with tempfile.TemporaryDirectory() as folder:
+        torch.multiprocessing.spawn(of_rank, args=(size, folder), nprocs=size)

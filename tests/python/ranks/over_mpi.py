@@ -1,0 +1,72 @@
+"""Attention over MPI from Python, against the whole: mpirun -n P python over_mpi.py. Its exit status is 1 where something is wrong."""
+
+import sys
+
+import numpy as np
+from mpi4py import MPI
+
+import redblue
+from redblue.distributed import Layout, count, positions
+
+comm = MPI.COMM_WORLD
+P, rank = comm.Get_size(), comm.Get_rank()
+
+
+def layouts():
+    yield Layout(grid_rows=P)
+    yield Layout(grid_cols=P, transfer="gather", ownership="zig-zag")
+    yield Layout(grid_rows=P, transfer="ring", ownership="block-cyclic", block=3)
+    if P % 2 == 0:
+        yield Layout(2, P // 2, 1)
+        yield Layout(1, 2, P // 2)
+
+
+def main():
+    random = np.random.default_rng(0)
+    n = 8 * P + 3
+    q, k, v, do = (random.standard_normal((1, heads, n, 8)).astype(np.float32) for heads in (4, 2, 2, 4))
+    options = {"causal": True, "window": (n // 2, 0), "alibi_slopes": np.array([0.1, 0.2, 0.3, 0.4], np.float32), "M": 2000}
+    whole, lse = redblue.attention(q, k, v, return_lse=True, **options)
+    gradients = redblue.attention_backward(do, q, k, v, whole, lse, **options)
+    for layout in layouts():
+        rows, keys = positions(layout, rank, n)
+        report = {}
+        mine = q[:, :, rows], k[:, :, keys], v[:, :, keys]
+        o, own_lse = redblue.attention(*mine, comm=comm, ranks=layout, return_lse=True, **options) if rank % 2 else (
+            redblue.distributed.attention(*mine, comm=comm, ranks=layout, return_lse=True, report=report, **options)
+        )  # fmt: skip
+        np.testing.assert_allclose(o, whole[:, :, rows], atol=2e-6)
+        np.testing.assert_allclose(own_lse, lse[:, :, rows], atol=2e-6)
+        found = redblue.distributed.attention_backward(do[:, :, rows], *mine, o, own_lse, comm=comm, ranks=layout, **options)
+        for name, of in (("dq", rows), ("dk", keys), ("dv", keys)):
+            np.testing.assert_allclose(getattr(found, name), getattr(gradients, name)[:, :, of], atol=2e-5)
+        counted = count(layout, rank, n_q=n, d=8, heads=4, kv_heads=2, causal=True, window=(n // 2, 0))
+        if report:
+            assert report["received"] == counted["received"] and report["sent"] == counted["sent"], (report, counted)
+    with_rows = {"bias": random.standard_normal((1, 4, n, n)).astype(np.float32), "sinks": np.array([0.1, 0.2, -1, 2], np.float32), "M": 2000}
+    whole, lse = redblue.attention(q, k, v, return_lse=True, **with_rows)
+    gradients = redblue.attention_backward(do, q, k, v, whole, lse, **with_rows)
+    for layout in (Layout(grid_rows=P, ownership="zig-zag"), Layout(grid_rows=P, transfer="gather"), Layout(grid_rows=P, transfer="ring")):
+        rows, keys = positions(layout, rank, n)
+        mine = q[:, :, rows], k[:, :, keys], v[:, :, keys]
+        own = {**with_rows, "bias": with_rows["bias"][:, :, rows]}
+        o, own_lse = redblue.attention(*mine, comm=comm, ranks=layout, return_lse=True, **own)
+        np.testing.assert_allclose(o, whole[:, :, rows], atol=2e-6)
+        found = redblue.distributed.attention_backward(do[:, :, rows], *mine, o, own_lse, comm=comm, ranks=layout, **own)
+        for name, of in (("dq", rows), ("dk", keys), ("dv", keys)):
+            np.testing.assert_allclose(getattr(found, name), getattr(gradients, name)[:, :, of], atol=3e-5)
+    if P > 1:
+        try:  # the last rank asks for another scale: all of them say so
+            redblue.attention(*mine, comm=comm, ranks=layout, scale=0.5 if rank == P - 1 else 0.25)
+        except redblue.Error as e:
+            assert "was not asked for what rank 0 was" in str(e), e
+        else:
+            raise AssertionError("ranks with different scales ran")
+    print(f"rank {rank} of {P}: right")
+
+
+try:
+    main()
+except BaseException as e:
+    print(f"rank {rank}: {type(e).__name__}: {e}", file=sys.stderr)
+    comm.Abort(1)

@@ -1,0 +1,93 @@
+"""Attention over MPI, in processes of their own: tests/python/ranks/over_mpi.py."""
+
+import importlib.util
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import redblue
+from redblue.distributed import Layout, count, positions
+
+OVER_MPI = Path(__file__).parent / "ranks" / "over_mpi.py"
+has_mpi = shutil.which("mpirun") is not None and importlib.util.find_spec("mpi4py") is not None
+
+
+@pytest.mark.skipif(not has_mpi, reason="mpirun and mpi4py are not here")
+@pytest.mark.parametrize("ranks", [1, 4])
+def test_over_mpi(ranks):
+    ran = subprocess.run(
+        ["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", str(ranks), sys.executable, OVER_MPI],
+        capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert sorted(ran.stdout.split("\n")[:-1]) == [f"rank {r} of {ranks}: right" for r in range(ranks)]
+
+
+def test_positions_are_everyone_s_once():
+    for layout in (Layout(2, 3, 1), Layout(grid_cols=5, ownership="zig-zag"), Layout(grid_rows=4, ownership="block-cyclic", block=3)):
+        ranks = layout.head_groups * layout.grid_rows * layout.grid_cols
+        rows, keys = zip(*(positions(layout, r, 17, 23) for r in range(ranks)))
+        assert sorted(np.concatenate(rows)) == list(range(17)) and sorted(np.concatenate(keys)) == list(range(23))
+    rows, _ = positions(Layout(grid_rows=2, ownership="documents"), 1, 10, cu_seqlens_q=(0, 6, 10))
+    assert list(rows) == [6, 7, 8, 9]
+
+
+def test_counts_are_those_of_the_ring():
+    n, d, heads, kv_heads, ranks = 64, 8, 4, 2, 4
+    found = count(Layout(grid_rows=ranks, transfer="ring"), 1, n_q=n, d=d, heads=heads, kv_heads=kv_heads)
+    assert found["received"] == {"inputs": n * (ranks - 1) // ranks * kv_heads * 2 * d, "partials": 0, "messages": ranks - 1}
+
+
+class Alone:
+    """A communicator of one rank."""
+
+    rank, ranks = 0, 1
+
+    def total(self, numbers):
+        return numbers
+
+    def send(self, to, channel, memory):
+        raise AssertionError("one rank sends nothing")
+
+    receive = give_up = send
+
+
+def arrays():
+    return (np.ones((1, 2, 5, 4), np.float32) for _ in range(3))
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "text"),
+    [
+        ({"dropout": 0.5, "seed": 1}, redblue.Unsupported, "dropout, seed: attention over ranks takes"),
+        ({"bias": np.zeros((3, 5), np.float32)}, redblue.InvalidProblem, "does not broadcast"),
+        ({"pattern": redblue.patterns.mask(np.ones((5, 5), bool))}, redblue.Unsupported, "pattern: attention over ranks takes"),
+        ({"compute": "bf16"}, redblue.Unsupported, "compute type bf16: q must be bf16"),
+        ({"ranks": Layout(grid_rows=2)}, redblue.InvalidProblem, "ranks = 1 x 2 x 1: give a layout of the 1 ranks of comm"),
+        ({"ranks": Layout(transfer="shift")}, redblue.InvalidProblem, "transfer = 'shift': give exchange, gather or ring"),
+        ({"ranks": 3}, TypeError, "ranks is a int"),
+        ({"comm": 3}, TypeError, "comm is a int"),
+        ({"comm": None, "ranks": Layout()}, redblue.InvalidProblem, "ranks: give comm, too"),
+        ({"out": np.zeros((1, 2, 5, 4), np.float32)}, redblue.Unsupported, "out: attention over ranks"),
+        ({"widow": 3}, TypeError, "did you mean 'window'"),
+    ],
+)
+def test_refusals(options, error, text):
+    with pytest.raises(error, match=text):
+        redblue.attention(*arrays(), **{"comm": Alone(), "M": 500, **options})
+
+
+def test_one_rank_alone():
+    q, k, v = arrays()
+    found, lse = redblue.attention(q, k, v, comm=Alone(), M=500, causal=True, return_lse=True, sinks=np.array([0.5, 1], np.float32))
+    wanted, wanted_lse = redblue.attention(q, k, v, M=500, causal=True, return_lse=True, sinks=np.array([0.5, 1], np.float32))
+    np.testing.assert_allclose(found, wanted, rtol=1e-6)
+    np.testing.assert_allclose(lse, wanted_lse, rtol=1e-6)
+    tokens_first = redblue.attention(
+        *(x.swapaxes(1, 2) for x in (q, k, v)), comm=Alone(), M=500, causal=True, layout="bshd", sinks=np.array([0.5, 1], np.float32)
+    )
+    np.testing.assert_array_equal(tokens_first.swapaxes(1, 2), found)
