@@ -27,6 +27,8 @@ class Sight {
   explicit Sight(const Problem& problem);
 
   const std::vector<Document>& documents() const { return documents_; }
+  /// The pairs of each document, of one query head: positions count from its first query and key.
+  const std::vector<Pairs>& pairs_of_documents() const { return pairs_; }
   /// Does every query see every key?
   bool sees_all() const { return documents_.size() == 1 && pairs_[0].mask.full() && whole_; }
   /// The pairs of one query head that these rows and keys have.

@@ -1,0 +1,101 @@
+#include "redblue/ranks/loads.hpp"
+
+#include "redblue/ranks/lines.hpp"
+#include "redblue/ranks/pair_sums.hpp"
+#include "redblue/ranks/widths.hpp"
+
+namespace redblue::ranks {
+namespace {
+
+void add_messages(Traffic& t, Cargo cargo, const Messages& m, Words width) {
+  if (width == 0) return;
+  (cargo == Cargo::inputs ? t.inputs : t.partials) += m.rows * width;
+  t.messages += m.number;
+}
+
+/// What the places of all rows (of queries) or columns (of keys) of the grid exchange.
+std::vector<Flow> flows_of_side(const World& w, Side side) {
+  const Layout& l = w.layout();
+  std::vector<Flow> flows(static_cast<std::size_t>(l.grid_rows * l.grid_cols));
+  const int lines = side == Side::queries ? l.grid_rows : l.grid_cols;
+  const int length = side == Side::queries ? l.grid_cols : l.grid_rows;
+  if (length == 1) return flows;
+  const auto place = [&](int line, int i) {
+    return side == Side::queries ? line * l.grid_cols + i : i * l.grid_cols + line;
+  };
+  // What the users at each place of a line need of all rows is the same for every line.
+  const Rows all_queries = Rows::of({0, w.problem().n_q}), all_keys = Rows::of({0, w.problem().n_k});
+  std::vector<Rows> needed;
+  if (l.transfer != Transfer::ring)
+    for (int i = 0; i < length; ++i)
+      needed.push_back(side == Side::queries ? w.sight().queries_seeing(all_queries, w.keys_of_col(i))
+                                             : w.sight().keys_seen(w.queries_of_row(i), all_keys));
+  for (int line = 0; line < lines; ++line) {
+    std::vector<const Rows*> homes;
+    for (int i = 0; i < length; ++i) homes.push_back(&w.rows_of_place(side, place(line, i)));
+    const std::vector<Flow> of_line = l.transfer == Transfer::ring ? ring_flows(homes) : line_flows(homes, needed);
+    for (int i = 0; i < length; ++i)
+      flows[static_cast<std::size_t>(place(line, i))] = of_line[static_cast<std::size_t>(i)];
+  }
+  return flows;
+}
+
+/// Rows of all ranks of a place, to the groups of heads and back: count.cpp says it rank by rank.
+void add_head_flows(const World& w, Side side, const RowWidths& widths, std::vector<Load>& loads) {
+  const int groups = w.layout().head_groups;
+  if (groups == 1) return;
+  for (int first = 0; first < w.ranks(); first += groups) {
+    index_t all = 0, some = 0;  // rows, and ranks that have some
+    for (int g = 0; g < groups; ++g) {
+      const index_t rows = w.rows_of(side, first + g).count();
+      all += rows;
+      some += rows > 0 ? 1 : 0;
+    }
+    for (int g = 0; g < groups; ++g) {
+      const index_t own = w.rows_of(side, first + g).count();
+      const Messages out{Words(own) * (groups - 1), own > 0 ? groups - 1 : 0}, in{all - own, some - (own > 0 ? 1 : 0)};
+      Crossing& c = loads[static_cast<std::size_t>(first + g)].heads;
+      add_messages(c.sent, Cargo::inputs, out, widths.inputs);
+      add_messages(c.received, Cargo::partials, out, widths.results);
+      add_messages(c.received, Cargo::inputs, in, widths.inputs);
+      add_messages(c.sent, Cargo::partials, in, widths.results);
+    }
+  }
+}
+
+void add_grid_flows(const World& w, Side side, const RowWidths& widths, std::vector<Load>& loads) {
+  const std::vector<Flow> flows = flows_of_side(w, side);
+  for (int rank = 0; rank < w.ranks(); ++rank) {
+    const Flow& f = flows[static_cast<std::size_t>(w.place_of(rank))];
+    Crossing& c = loads[static_cast<std::size_t>(rank)].grid;
+    add_messages(c.received, Cargo::inputs, f.inputs_in, widths.inputs);
+    add_messages(c.sent, Cargo::inputs, f.inputs_out, widths.inputs);
+    add_messages(c.received, Cargo::partials, f.results_in, widths.results);
+    add_messages(c.sent, Cargo::partials, f.results_out, widths.results);
+  }
+}
+
+}  // namespace
+
+std::vector<Load> loads_of(const World& w) {
+  std::vector<Load> loads(static_cast<std::size_t>(w.ranks()));
+  for (const Side side : {Side::queries, Side::keys}) {
+    const RowWidths widths = row_widths(w.problem(), side, w.heads_of(side, 0).size());  // all groups have as many
+    add_head_flows(w, side, widths, loads);
+    add_grid_flows(w, side, widths, loads);
+  }
+  const std::vector<Words> pairs = pairs_of_places(w);
+  const Words heads = w.heads_of(Side::queries, 0).size() * w.problem().batch;
+  for (int rank = 0; rank < w.ranks(); ++rank)
+    loads[static_cast<std::size_t>(rank)].pairs = pairs[static_cast<std::size_t>(w.place_of(rank))] * heads;
+  return loads;
+}
+
+Crossing crossing_of(const Load& load) {
+  const auto sum = [](const Traffic& a, const Traffic& b) {
+    return Traffic{a.inputs + b.inputs, a.partials + b.partials, a.messages + b.messages};
+  };
+  return {sum(load.heads.received, load.grid.received), sum(load.heads.sent, load.grid.sent)};
+}
+
+}  // namespace redblue::ranks
