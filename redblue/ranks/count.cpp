@@ -1,5 +1,7 @@
 #include "redblue/ranks/count.hpp"
 
+#include "redblue/ranks/widths.hpp"
+
 namespace redblue::ranks {
 namespace {
 
@@ -28,28 +30,17 @@ void note(Traffic& t, Cargo cargo, Words words) {
   t.messages += 1;
 }
 
-/// Words of a row of all heads of a rank: of what travels to where it is needed, and of what comes back.
-struct Widths {
-  Words inputs, results;
-};
-Widths widths_of(const World& w, Side side, Range heads, bool backward) {
-  const Words d = w.problem().d, d_v = w.problem().d_v, each = heads.size() * w.problem().batch;
-  if (side == Side::queries) return {each * (backward ? d + d_v + 2 : d), each * (backward ? d : d_v + 1)};
-  return {each * (d + d_v), backward ? each * (d + d_v) : Words(0)};
-}
-
 /// It adds what heads cost that change ranks at a place, to the groups and back.
 void add_groups(const World& w, int rank, Crossing& c) {
   const Layout& l = w.layout();
   if (l.head_groups == 1) return;
-  const bool backward = w.problem().op == Operation::backward;
   for (const Side side : {Side::queries, Side::keys})
     for (int g = 0; g < l.head_groups; ++g) {
       const int other = w.place_of(rank) * l.head_groups + g;
       if (other == rank) continue;
       const Words own = w.rows_of(side, rank).count(), its = w.rows_of(side, other).count();
-      const Widths mine = widths_of(w, side, w.heads_of(side, w.group_of(rank)), backward),
-                   theirs = widths_of(w, side, w.heads_of(side, g), backward);
+      const RowWidths mine = row_widths(w.problem(), side, w.heads_of(side, w.group_of(rank)).size()),
+                      theirs = row_widths(w.problem(), side, w.heads_of(side, g).size());
       if (own > 0) {
         note(c.sent, Cargo::inputs, own * theirs.inputs);
         if (theirs.results > 0) note(c.received, Cargo::partials, own * theirs.results);
@@ -76,7 +67,7 @@ Words rows_needed(const World& w, Side side, int home, int user) {
 
 /// A ring hands on all blocks of a side but the one that the receiver has at home, and with them the results of all but
 /// that of the sender's own.
-void add_ring(const World& w, Side side, int v, const Widths& widths, Crossing& c) {
+void add_ring(const World& w, Side side, int v, const RowWidths& widths, Crossing& c) {
   const int n = side == Side::queries ? w.layout().grid_cols : w.layout().grid_rows;
   const int right = (v + 1) % n;  // who sends to v
   const int left = (v + n - 1) % n;
@@ -91,7 +82,7 @@ void add_ring(const World& w, Side side, int v, const Widths& widths, Crossing& 
   }
 }
 
-void add_grid(const World& w, Side side, int v, const Widths& widths, Crossing& c) {
+void add_grid(const World& w, Side side, int v, const RowWidths& widths, Crossing& c) {
   const Layout& l = w.layout();
   const int n = side == Side::queries ? l.grid_cols : l.grid_rows;
   for (int i = 0; i < n; ++i) {
@@ -129,11 +120,10 @@ RankCount count(const World& world, const Program& program) {
 Crossing crossing_of(const World& w, int rank) {
   Crossing c;
   add_groups(w, rank, c);
-  const bool backward = w.problem().op == Operation::backward;
   for (const Side side : {Side::queries, Side::keys}) {
     const int n = side == Side::queries ? w.layout().grid_cols : w.layout().grid_rows;
     if (n == 1) continue;
-    const Widths widths = widths_of(w, side, w.heads_of(side, w.group_of(rank)), backward);
+    const RowWidths widths = row_widths(w.problem(), side, w.heads_of(side, w.group_of(rank)).size());
     if (w.layout().transfer == Transfer::ring)
       add_ring(w, side, w.place_of(rank), widths, c);
     else

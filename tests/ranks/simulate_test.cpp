@@ -1,0 +1,65 @@
+#include "redblue/ranks/simulate.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+/// Simulated time against closed forms.
+namespace redblue::test::of_ranks {
+namespace {
+
+using ranks::Network;
+using ranks::Simulated;
+using ranks::World;
+
+Problem whole(index_t n) {
+  Problem p;
+  p.n_q = p.n_k = n;
+  p.d = p.d_v = 8;
+  return p;
+}
+
+double slowest(const std::vector<Simulated>& all) { return std::ranges::max(all, {}, &Simulated::total).total; }
+
+constexpr ranks::WireWidths kWidths{4, 4};
+
+/// A step of a ring takes as long as the slower of its work and its message.
+TEST(Simulate, RingTakesTheSlowerOfWorkAndMessages) {
+  constexpr int kRanks = 8;
+  constexpr double kRate = 1e9;
+  const World ring(whole(64), {.grid_rows = kRanks, .transfer = ranks::Transfer::ring});
+  const double work = 8.0 * 8 * ranks::operations_of_pair(ring.problem()).to_double() / kRate;
+  const double bytes = 8.0 * (8 + 8) * 4;
+  for (const double bandwidth : {1e12, 1e6}) {
+    const Network network{.latency = 1e-7, .bandwidth = bandwidth, .overlap = 1, .arithmetic = kRate};
+    // Work hides all messages; or each message but the last hides the work, and the last block is worked on at the end.
+    const double message = bytes / bandwidth, last = (kRanks - 1) * message + network.latency;
+    const double expected = work > message ? kRanks * work : std::max(work, last) + work;
+    EXPECT_NEAR(slowest(simulate(ring, kWidths, network)), expected, 0.02 * expected) << bandwidth;
+  }
+}
+
+/// What is gathered comes before the work: all of it at the bandwidth of a link, and one latency.
+TEST(Simulate, AllGatherWaitsForAllBeforeItWorks) {
+  constexpr int kRanks = 6;
+  const World gather(whole(60), {.grid_rows = kRanks, .transfer = ranks::Transfer::gather});
+  const Network network{.latency = 1e-5, .bandwidth = 1e6, .overlap = 1, .arithmetic = 1e9};
+  const double work = 10.0 * 60 * ranks::operations_of_pair(gather.problem()).to_double() / network.arithmetic;
+  const double come = 50.0 * 16 * 4 / network.bandwidth + network.latency;
+  for (const Simulated& s : simulate(gather, kWidths, network)) {
+    EXPECT_NEAR(s.total, come + work, 1e-9);
+    EXPECT_NEAR(s.working, work, 1e-12);
+    EXPECT_NEAR(s.waiting, come, 1e-9);
+  }
+}
+
+TEST(Simulate, NothingIsHiddenWithoutOverlap) {
+  const World w(whole(64), {.grid_rows = 4});
+  const Network network{.latency = 0, .bandwidth = 1e6, .overlap = 0, .arithmetic = 1e9};
+  const double work = 16.0 * 64 * ranks::operations_of_pair(w.problem()).to_double() / network.arithmetic;
+  const double sent = 48.0 * 16 * 4 / network.bandwidth;
+  EXPECT_GE(slowest(simulate(w, kWidths, network)), work + sent - 1e-12);
+}
+
+}  // namespace
+}  // namespace redblue::test::of_ranks
