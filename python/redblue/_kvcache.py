@@ -10,12 +10,12 @@ from ._arrays import family_of, integers, is_tensor
 from ._attention import attention, refuse_gradients, refuse_numbers, request, require_heads
 from ._calls import call_for
 from ._errors import InvalidProblem
+from ._flash_options import flash_options
 from ._one_by_one import in_shape, one_by_one, require
 from ._overlap import may_overlap_itself, meet, overlap, span
 from ._places import Places, capacity, places_of, require_own_pages, require_pages, write
 from ._rotary import require_positions, rotary_of, rotated
 from ._settings import flag
-from ._shims import window_of
 
 
 def flash_attn_with_kvcache(
@@ -92,7 +92,7 @@ def attend(
     places = places_of(q.shape[0], keys, values, block_table, cache_batch_idx)
     before = _lengths(cache_seqlens, len(places.pages), capacity(places))
     first = _padding(cache_leftpad, before)
-    window = window_of(window_size)
+    options: Any = flash_options(softmax_scale, causal, window_size, softcap, alibi_slopes)
     n_new = 0
     if k is not None:
         if cache_seqlens is None:
@@ -104,21 +104,13 @@ def attend(
     if block_table is not None:
         require_pages(places, keys.shape[0], lengths)
     interleaved = flag("rotary_interleaved", rotary_interleaved)
-    moving = bool(causal) or any(edge not in (None, -1) for edge in window or ())
+    moving = bool(causal) or any(edge not in (None, -1) for edge in options["window"] or ())
     cos = sin = None
     if rotary_cos is not None or rotary_sin is not None:
         if k is None:
             raise InvalidProblem("rotary_cos and rotary_sin without k and v: give these, too, or turn q and the keys before the call")
         cos, sin = rotary_of(family, rotary_cos, rotary_sin, q.shape[3])
         require_positions(cos, max([0, *before]) + max(n_new, q.shape[1] if moving else min(1, q.shape[1])))
-    options: Any = {
-        "layout": "bshd",
-        "scale": softmax_scale,
-        "causal": causal,
-        "window": window,
-        "softcap": softcap,
-        "alibi_slopes": alibi_slopes,
-    }
     together = places.name == "k_cache" and not any(first)
     longest = max([0, *lengths])
     if together:

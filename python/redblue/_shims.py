@@ -11,6 +11,7 @@ import redblue  # whose attribute `torch` is imported where it is first used
 from ._arrays import NumPy, family_of, is_tensor
 from ._attention import attention
 from ._errors import InvalidProblem
+from ._flash_options import flash_options
 from ._settings import starts, used
 from ._varlen_pages import attend_to_pages
 
@@ -99,7 +100,8 @@ def flash_attn_func(
 
     Source: flash-attention 2 (https://github.com/Dao-AILab/flash-attention), flash_attn_func; Dao 2023, arXiv 2307.08691.
     """
-    return _flash(q, k, v, dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes, return_attn_probs)
+    options = flash_options(softmax_scale, causal, window_size, softcap, alibi_slopes)
+    return _flash(q, k, v, dropout_p, options, return_attn_probs)
 
 
 def flash_attn_varlen_func(
@@ -135,12 +137,12 @@ def flash_attn_varlen_func(
 
     Source: flash-attention 2 (https://github.com/Dao-AILab/flash-attention), flash_attn_varlen_func.
     """
+    options: Any = flash_options(softmax_scale, causal, window_size, softcap, alibi_slopes)
     if block_table is not None:
         compiled = is_tensor(q) and redblue.torch.torch.compiler.is_compiling()
         o, lse = (redblue.torch.pages_of_tensors if compiled else attend_to_pages)(
-            q, k, v, cu_seqlens_q, cu_seqlens_k, dropout_p, softmax_scale, causal, window_of(window_size), softcap, alibi_slopes,
-            block_table, seqused_q, seqused_k,
-        )  # fmt: skip
+            q, k, v, cu_seqlens_q, cu_seqlens_k, dropout_p, options, block_table, seqused_q, seqused_k
+        )
         return (o, lse, None) if return_attn_probs else o
     for name, given in (("cu_seqlens_q", cu_seqlens_q), ("cu_seqlens_k", cu_seqlens_k)):
         if given is None:
@@ -158,16 +160,13 @@ def flash_attn_varlen_func(
             raise InvalidProblem(f"alibi_slopes is {list(alibi_slopes.shape)}, for {counts}: give [sequences, heads]")
         lengths = [lengths_of(x, name, len(alibi_slopes)) for x, name in ((seqused_q, "seqused_q"), (seqused_k, "seqused_k"))]
         parts = [
-            _flash(q[None, i], k[None, j], v[None, j], dropout_p, softmax_scale, causal, window_size, softcap, slopes, True,
-                   seqused_q=of_q, seqused_k=of_k)
-            for i, j, slopes, of_q, of_k in zip(*sequences, alibi_slopes, *lengths)
-        ]  # fmt: skip
+            _flash(q[None, i], k[None, j], v[None, j], dropout_p, {**options, "alibi_slopes": one}, True, seqused_q=m, seqused_k=n)
+            for i, j, one, m, n in zip(*sequences, alibi_slopes, *lengths)
+        ]
         o, lse = (finished(join(x, axis)) for x, axis in (([o[0] for o, _, _ in parts], 0), ([lse[0] for _, lse, _ in parts], 1)))
         return (o, lse, None) if return_attn_probs else o
-    return _flash(
-        q, k, v, dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes, return_attn_probs,
-        cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k, seqused_q=seqused_q, seqused_k=seqused_k,
-    )  # fmt: skip
+    packed = {"cu_seqlens_q": cu_seqlens_q, "cu_seqlens_k": cu_seqlens_k, "seqused_q": seqused_q, "seqused_k": seqused_k}
+    return _flash(q, k, v, dropout_p, options, return_attn_probs, **packed)
 
 
 def flash_attn_qkvpacked_func(
@@ -188,8 +187,8 @@ def flash_attn_qkvpacked_func(
     """
     (qkv, _, _), finished = _sliceable(qkv, qkv, qkv)
     q, k, v = _parts(qkv, "qkv", 3, 5)
-    options = (dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes, return_attn_probs)
-    return _finished(_flash(q, k, v, *options), finished)
+    options = flash_options(softmax_scale, causal, window_size, softcap, alibi_slopes)
+    return _finished(_flash(q, k, v, dropout_p, options, return_attn_probs), finished)
 
 
 def flash_attn_kvpacked_func(
@@ -211,8 +210,8 @@ def flash_attn_kvpacked_func(
     """
     (q, kv, _), finished = _sliceable(q, kv, kv)
     k, v = _parts(kv, "kv", 2, 5)
-    options = (dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes, return_attn_probs)
-    return _finished(_flash(q, k, v, *options), finished)
+    options = flash_options(softmax_scale, causal, window_size, softcap, alibi_slopes)
+    return _finished(_flash(q, k, v, dropout_p, options, return_attn_probs), finished)
 
 
 def flash_attn_varlen_qkvpacked_func(
@@ -288,28 +287,10 @@ def _finished(result: Any, finished: Any) -> Any:
     return (*map(finished, result[:2]), None) if isinstance(result, tuple) else finished(result)
 
 
-def _flash(
-    q: Any, k: Any, v: Any, dropout: float, scale: Any, causal: bool, window: tuple, softcap: float, slopes: Any,
-    lse: bool, **sequences: Any,
-) -> Any:  # fmt: skip
-    options: Any = {
-        "layout": "bshd",
-        "dropout": dropout,
-        "scale": scale,
-        "causal": causal,
-        "window": window_of(window),
-        "softcap": softcap,
-        "alibi_slopes": slopes,
-        **sequences,
-    }
+def _flash(q: Any, k: Any, v: Any, dropout: float, options: Any, lse: bool, **sequences: Any) -> Any:
+    options = {**options, "dropout": dropout, **sequences}
     if is_tensor(q):
         result = redblue.torch.attention(q, k, v, return_lse=lse, **options)
     else:
         result = attention(q, k, v, return_lse=lse, seed=_seed(dropout), **options)
     return (*result, None) if lse else result
-
-
-def window_of(window_size: Any) -> Optional[tuple]:
-    if not isinstance(window_size, (tuple, list)) or len(window_size) != 2:
-        raise InvalidProblem(f"window_size = {window_size!r}: give (left, right), -1 where there is no edge")
-    return None if tuple(window_size) == (-1, -1) else tuple(window_size)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Optional
+from typing import Any
 
 from ._arrays import family_of, integers
 from ._attention import refuse_gradients, request
@@ -14,10 +14,10 @@ from ._settings import starts
 
 
 def attend_to_pages(
-    q: Any, k: Any, v: Any, cu_seqlens_q: Any, cu_seqlens_k: Any, dropout_p: float, softmax_scale: Optional[float], causal: bool,
-    window: Optional[tuple], softcap: float, alibi_slopes: Any, block_table: Any, seqused_q: Any, seqused_k: Any,
+    q: Any, k: Any, v: Any, cu_seqlens_q: Any, cu_seqlens_k: Any, dropout_p: float, options: Any, block_table: Any,
+    seqused_q: Any, seqused_k: Any,
 ) -> tuple:  # fmt: skip
-    """o [total_q, heads, d_v] and lse [heads, total_q]. `window` is that of `attention`."""
+    """o [total_q, heads, d_v] and lse [heads, total_q]. The options are those of `attention`."""
     if dropout_p != 0:
         raise Unsupported(f"dropout_p = {dropout_p} with block_table: weights of keys in pages are not dropped; give 0, or k and v packed")
     refuse_gradients("block_table: keys in pages have no gradients; call it under torch.no_grad(), or give k and v packed", q, k, v)
@@ -34,14 +34,6 @@ def attend_to_pages(
     used = rooms if seqused_q is None else _lengths(seqused_q, "seqused_q", rooms)
     lengths = _keys_of(cu_seqlens_k, seqused_k, [capacity(places)] * len(rows))
     require_pages(places, keys.shape[0], lengths)
-    options: Any = {
-        "layout": "bshd",
-        "scale": softmax_scale,
-        "causal": causal,
-        "window": window,
-        "softcap": softcap,
-        "alibi_slopes": alibi_slopes,
-    }
     batch = len(rows)
     shapes = [(batch, max(n), *x.shape[-2:]) for x, n in ((q, used), (keys, lengths), (values, lengths))]
     require(request(*map(in_shape, (q, keys, values), shapes), **options), ("q", "k", "v"))
