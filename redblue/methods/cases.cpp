@@ -37,6 +37,8 @@ void ask_for_rows(index_t degree, Sizes& x, const Draw& draw, const Solves& solv
   }
   if (draw(0, 1) == 1) how.exact_keys = 0, how.cluster = draw(1, 6), how.seed = draw(0, 1000);
   const auto ask = [&] {
+    if (how.centred && how.exact_keys == 1)
+      how.exact_keys = 2;  // of two, both as far from their mean, any may be the one
     x.approximation = polynomials_of_rows(degree, how.fit == Fit::gaussian ? range / 4 : range, how);
   };
   ask();

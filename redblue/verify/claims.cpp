@@ -1,7 +1,6 @@
 #include "redblue/verify/claims.hpp"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <random>
 #include <sstream>
@@ -17,6 +16,7 @@
 #include "redblue/verify/answering.hpp"
 #include "redblue/verify/arrays.hpp"
 #include "redblue/verify/bytes_moved.hpp"
+#include "redblue/verify/case_text.hpp"
 #include "redblue/verify/reordered.hpp"
 #include "redblue/verify/sabotaged.hpp"
 
@@ -53,6 +53,21 @@ Arrays<T> ran(const Schedule& s, const Sizes& x, const Tiling& t,
   return a;
 }
 
+/// Query heads of one position stay together: under a pattern, one of them may see no key.
+bool has_queries_without_keys(const Sizes& x) {
+  bool found = false;
+  if (x.sequences == nullptr) return found;
+  for (const Sequence& one : x.sequences->list)
+    if (one.pattern != nullptr)
+      one.pattern->rows().for_groups([&](Range, std::span<const Range> runs) { found = found || runs.empty(); });
+  return found;
+}
+/// A footprint is exact where each query of the cores sees a key. Elsewhere a run may hold less: formulas know blocks
+/// by their size, and all blocks of the largest size may be without a key.
+bool is_footprint(const Words& counted, const Words& formula, const Sizes& x) {
+  return counted == formula || (counted < formula && has_queries_without_keys(x));
+}
+
 /// Throws unless the machine counted what the schedule says for these decisions.
 template <class M>
 void require_counts(const M& m, const Schedule& s, const Sizes& x, const Tiling& t, std::string_view how,
@@ -66,7 +81,7 @@ void require_counts(const M& m, const Schedule& s, const Sizes& x, const Tiling&
     require_equal(fmt::format("reads of {}", kSlowArrayNames[a]), counted.reads[a], io.reads[a]);
     require_equal(fmt::format("writes of {}", kSlowArrayNames[a]), counted.writes[a], io.writes[a]);
   }
-  require_equal("footprint", m.peak(), footprint);
+  if (!is_footprint(m.peak(), footprint, x)) require_equal("footprint", m.peak(), footprint);
   require_equal("multiply-adds", m.macs(), macs);
   if (io.total() > s.io(x, t).total() || footprint > s.footprint(x, t))
     fail("{}: with {} of {} decisions the worst it costs more than what it says is the most", how, decisions.worst,
@@ -109,7 +124,7 @@ void footprint_is_exact_in_bytes(const Schedule& s, const Sizes& x, const Tiling
     machine::Weighed weighed(answering, x.fast);
     run(weighed, s, {x, 1, 1}, t);
     const Words footprint = s.costs(x, t, answering.decisions()).footprint;
-    if (weighed.peak() == footprint && footprint <= s.footprint(x, t)) continue;
+    if (is_footprint(weighed.peak(), footprint, x) && footprint <= s.footprint(x, t)) continue;
     std::string widths;
     for (const SlowArray a : plan::arrays_of(s.operation)) widths += fmt::format(" {}={}", name_of(a), x.word(a).str());
     fail(
@@ -129,6 +144,7 @@ void footprint_is_exact(const Schedule& s, const Sizes& x, const Tiling& t) {
   }
   machine::Ram<double> enough(F, a.slow()), short_by_one(F - 1, a.slow());
   run(enough, s, a, t);
+  if (has_queries_without_keys(x)) return;
   try {
     run(short_by_one, s, a, t);
   } catch (const CapacityError&) {
@@ -273,7 +289,7 @@ void can_skip_or_repeat_nothing(const Schedule& s, const Sizes& x, const Tiling&
     }
     if (slip == none) seen = {sabotaged.loads(), sabotaged.stores(), sabotaged.updates()};
     const schedule::Costs costs = s.costs(x, t, counted.decisions());
-    return counted.io() == costs.io && counted.peak() == costs.footprint.to_index();
+    return counted.io() == costs.io && is_footprint(counted.peak(), costs.footprint, x);
   };
   if (!passes(none, 0)) fail("it breaks a rule, or its count is not its formula");
   const auto [loads, stores, updates] = seen;
@@ -295,31 +311,6 @@ void can_skip_or_repeat_nothing(const Schedule& s, const Sizes& x, const Tiling&
   for (const Answers how : answers_for(s)) can_skip_or_repeat_nothing(s, x, t, how);
 }
 
-std::string text_of(const Sizes& x) {
-  std::string text =
-      fmt::format("n_q {} n_k {} d {} d_v {} d_in {} {}", x.n_q, x.n_k, x.d, x.d_v, x.d_in, name_of(x.score));
-  if (x.approximation != nullptr) text += ' ' + x.approximation->title(x.n_k) + ' ' + x.approximation->text(x.n_k);
-  if (x.accumulate) text += " accumulate";
-  if (!x.mask.full()) text += fmt::format(" mask lo {} hi {} prefix {}", x.mask.lo, x.mask.hi, x.mask.prefix);
-  if (x.sequences != nullptr)
-    for (const Sequence& one : x.sequences->list) {
-      text += fmt::format(" sequence {}..{} x {}..{} mask lo {} hi {} prefix {}", one.rows.begin, one.rows.end,
-                          one.keys.begin, one.keys.end, one.mask.lo, one.mask.hi, one.mask.prefix);
-      if (one.pattern == nullptr) continue;
-      one.pattern->rows().for_groups([&](Range rows, std::span<const Range> runs) {
-        text += fmt::format(" {}..{}:", rows.begin, rows.end);
-        for (const Range& run : runs) text += fmt::format(" {}..{}", run.begin, run.end);
-      });
-    }
-  if (x.mask.group > 1) text += fmt::format(" group {}", x.mask.group);
-  if (const Modifiers& m = x.modifiers; m.any())
-    text += fmt::format(
-        " bias {} (gradient {}, one for all keys {}) slopes {} at {} sinks {} (gradient {}) softcap {} dropout {} seed "
-        "{}",
-        static_cast<int>(m.bias), m.forms_bias_gradient(), m.bias_over_keys, m.slopes, m.slope_offset, m.sinks,
-        m.sinks_gradient, m.softcap, m.dropout, m.seed);
-  return text;
-}
 std::string text_of(const Tiling& t) { return " " + plan::text_of(t); }
 
 /// The rounds of a random case: what is drawn depends on the seed alone. `share` of a hundred shrinks it.
@@ -393,7 +384,7 @@ Outcome try_on(const Schedule& s, const Claim* claim, unsigned seed, index_t sha
     if (const auto tried = any_tiling(s, c.sizes, draw)) tilings.push_back(*tried);
     if (const auto chosen = s.choose(c.sizes, c.limits); chosen && claim != nullptr) tilings.push_back(*chosen);
   } catch (const std::exception& e) {
-    return {true, fmt::format("{}: its tilings: {}", text_of(c.sizes), e.what())};
+    return {true, fmt::format("{}: its tilings: {}", case_text(c.sizes), e.what())};
   }
   for (std::size_t a = 0; a < kSlowArrays && claim == nullptr; ++a) {
     c.limits.price.read[a] = std::array{1, 2, 4, 100}[static_cast<std::size_t>(draw(0, 3))];
@@ -405,7 +396,7 @@ Outcome try_on(const Schedule& s, const Claim* claim, unsigned seed, index_t sha
       else
         chooses_no_dearer_tiling(s, c.sizes, c.limits, t);
     } catch (const std::exception& e) {
-      return {true, fmt::format("{} with{}: {}", text_of(c.sizes), text_of(t), e.what())};
+      return {true, fmt::format("{} with{}: {}", case_text(c.sizes), text_of(t), e.what())};
     }
   return {!tilings.empty(), std::nullopt};
 }

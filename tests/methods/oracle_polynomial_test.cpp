@@ -63,4 +63,46 @@ TEST(DensePolynomial, IsWithinItsProvedErrorOfExactAttention) {
   EXPECT_GT(closest, 0.1);  // the bound says something
 }
 
+/// The one query of a window of 5 keys: 9 keys that it does not see have no part in mean, radius or spread.
+TEST(DenseRowPolynomials, AskOnlyTheKeysThatAQuerySees) {
+  std::mt19937 random(3);
+  std::normal_distribution<long double> normal;
+  Problem p;
+  p.n_q = 1;
+  p.n_k = 14;
+  p.d = 3;
+  p.d_v = 2;
+  p.window_left = 4;
+  Problem few = p;
+  few.n_k = 5;
+  few.window_left.reset();
+  Matrices<long double> in = inputs(p, random), last = inputs(few, random);
+  last[SlowArray::Q] = in[SlowArray::Q];
+  for (const SlowArray a : {SlowArray::K, SlowArray::V}) {
+    for (long double& x : in[a].words) x = normal(random);
+    last[a].words.assign(in[a].words.end() - std::ssize(last[a].words), in[a].words.end());
+  }
+  for (const Fit fit : {Fit::minimax, Fit::gaussian}) {
+    p.approximation = few.approximation = polynomials_of_rows(2, 1, {.centred = true, .exact_keys = 1, .fit = fit});
+    const Dense<long double> whole(p, in), part(few, last);
+    EXPECT_EQ(whole.exact_rows(), part.exact_rows());
+    EXPECT_EQ(whole.forward().at(SlowArray::O).words, part.forward().at(SlowArray::O).words);
+  }
+}
+
+/// The last query sees none.
+TEST(DenseRowPolynomials, KeepTheOneKeyThatIsSeen) {
+  std::mt19937 random(3);
+  Problem p;
+  p.n_q = 6;
+  p.n_k = 1;
+  p.d = 3;
+  p.d_v = 2;
+  p.window_left = 2;
+  p.window_right = 0;
+  p.causal_offset = -2;
+  p.approximation = polynomials_of_rows(2, 0.25, {.exact_keys = 1});
+  EXPECT_EQ(Dense<long double>(p, inputs(p, random)).exact_rows(), 0);  // its radius is that of the other keys
+}
+
 }  // namespace redblue::test

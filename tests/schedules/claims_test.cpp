@@ -29,4 +29,13 @@ INSTANTIATE_TEST_SUITE_P(All, Schedules,
                                           testing::Range(std::size_t{0}, claims::all().size() + 1)),
                          name_of_test);
 
+/// Of three heads that share a key one sees it, in a block of one query; the block of two queries holds no key.
+TEST(SchedulesOfGroups, HoldNoMoreThanTheirFootprintWhereAHeadSeesNoKey) {
+  const Registered schedule = plan::Registry::built_in().find(redblue::Operation::forward, "column_split");
+  for (const claims::Claim& claim : claims::all())
+    if (claim.name != "CanSkipOrRepeatNothing") {
+      EXPECT_NO_THROW(claims::check(*schedule, claim, 239, 9, 100)) << claim.name;
+    }
+}
+
 }  // namespace redblue::test

@@ -62,19 +62,21 @@ class PolynomialRows final : public ApproximateRows<T> {
 template <class T>
 class RowPolynomialRows final : public ApproximateRows<T> {
  public:
-  /// Finds what rows need of the keys: the mean of all that a row sees, and of those that a row sees, which are the
-  /// first, those farthest from it, and how far the others are.
+  /// Finds what rows need of the keys: the mean of all that a row sees, and of those that one row sees, which are the
+  /// first of them, those farthest from it, and how far the others are.
   RowPolynomialRows(const RowPolynomials& fits, const Instance<T>& x) : fits_(fits), x_(x) {
-    const index_t all = count_seen(x_.sizes.n_q - 1), d = x_.sizes.d;
+    const Range all = x_.keys;
+    const index_t d = x_.sizes.d;
     mean_.assign(static_cast<std::size_t>(d), T(0));
-    if (fits_.centred && all > 0)
+    if (fits_.centred && all.size() > 0)
       for (index_t t = 0; t < d; ++t)
         mean_[static_cast<std::size_t>(t)] =
-            sum<T>(all, x_.block, [&](index_t j) { return x_.K(j, t); }) / static_cast<T>(all);
+            sum<T>(all.size(), x_.block, [&](index_t j) { return x_.K(all.begin + j, t); }) /
+            static_cast<T>(all.size());
     far_up_to_.assign(static_cast<std::size_t>(x_.sizes.n_k), x_.sizes.n_k);
-    longest_.assign(static_cast<std::size_t>(all) + 1, T(0));
+    longest_.assign(static_cast<std::size_t>(all.end) + 1, T(0));
     std::set<std::pair<T, index_t>> far;  // lengths, and the last key first
-    for (index_t j = 0; j < all; ++j) {
+    for (index_t j = all.begin; j < all.end; ++j) {
       const T square = sum<T>(d, x_.block, [&](index_t t) { return (x_.K(j, t) - mean(t)) * (x_.K(j, t) - mean(t)); });
       far.emplace(std::sqrt(square), -j);
       T& longest = longest_[static_cast<std::size_t>(j) + 1] = longest_[static_cast<std::size_t>(j)];
@@ -136,26 +138,26 @@ class RowPolynomialRows final : public ApproximateRows<T> {
   /// root of their mean square.
   T radius(index_t i) const {
     if (fits_.by_spread()) return x_.nudge * spread_of(i);
-    return x_.nudge * std::abs(x_.scale) * longest_[static_cast<std::size_t>(count_seen(i))] *
+    return x_.nudge * std::abs(x_.scale) * longest_[static_cast<std::size_t>(end_of_seen(i))] *
            std::sqrt(sum<T>(x_.sizes.d, x_.block, [&](index_t t) { return x_.Q(i, t) * x_.Q(i, t); }));
   }
   T spread_of(index_t i) const {
     std::vector<T> squares;
-    squares.reserve(static_cast<std::size_t>(x_.sizes.n_k));
-    for (index_t j = 0; j < x_.sizes.n_k; ++j)
+    squares.reserve(static_cast<std::size_t>(x_.keys.size()));
+    for (index_t j = x_.keys.begin; j < x_.keys.end; ++j)
       if (!is_far(i, j)) squares.push_back(centred_score(i, j) * centred_score(i, j));
     const auto n = static_cast<index_t>(squares.size());
     if (n == 0) return 0;
     return std::sqrt(sum<T>(n, x_.block, [&](index_t k) { return squares[static_cast<std::size_t>(k)]; }) /
                      static_cast<T>(n));
   }
-  /// How many keys row i sees.
-  index_t count_seen(index_t i) const {
+  /// Where the keys end that row i sees.
+  index_t end_of_seen(index_t i) const {
     const Range keys = x_.sizes.mask.keys(i, x_.sizes.n_k);
     return keys.size() > 0 ? keys.end : 0;
   }
   /// Is key j among the farthest of those that row i sees?
-  bool is_far(index_t i, index_t j) const { return count_seen(i) <= far_up_to_[static_cast<std::size_t>(j)]; }
+  bool is_far(index_t i, index_t j) const { return end_of_seen(i) <= far_up_to_[static_cast<std::size_t>(j)]; }
   /// Has this pair of a row that is not exact the weight e^z?
   bool is_exact_pair(index_t i, index_t j) const { return is_far(i, j) || clusters_.meet(i, j); }
   /// The first of the grid whose range holds the radius; else the last.
@@ -169,8 +171,8 @@ class RowPolynomialRows final : public ApproximateRows<T> {
   RowPolynomials fits_;
   Instance<T> x_;
   std::vector<T> mean_{};             ///< of the keys; 0 where they are not centred
-  std::vector<index_t> far_up_to_{};  ///< a key has an exact weight in rows that see no more keys than this
-  std::vector<T> longest_{};          ///< of the first keys, how far the others are
+  std::vector<index_t> far_up_to_{};  ///< a key has an exact weight in rows whose keys end there or before
+  std::vector<T> longest_{};          ///< of the keys before this one, how far the others are
   MethodWeights<T> clusters_{};       ///< where pairs meet that have exact weights
 };
 
