@@ -1,7 +1,9 @@
 #pragma once
 #include <algorithm>
 #include <cstddef>
+#include <optional>
 #include <span>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -39,28 +41,31 @@ struct HeldTile {
 class CallMemo {
  public:
   /// The work of a call like this one; null if there was none.
-  const Work* find(const kernel::AnyKernel& k, std::span<const Arg> args, std::span<const HeldTile> tiles) const {
+  const Work* find(const kernel::AnyKernel& k, std::span<const Arg> args, std::span<const HeldTile> tiles) {
     const Place* place = k.place();
     if (place != nullptr && place->mask.full()) place = nullptr;
     if (place != nullptr && !is_plain(*place)) return nullptr;
-    for (const Known& known : known_)
-      if (known.is_like(k, args, tiles) && known.lies_like(place)) return &known.work;
-    return nullptr;
+    Form* form = form_of(k, args, tiles);
+    if (form == nullptr) return nullptr;
+    if (place != nullptr) return form->work_at(*place);
+    return form->sees_all ? &*form->sees_all : nullptr;
   }
   /// `scores`: the shape of the call's tile of scores. `hides`: does some row not see some column of it?
   void keep(const kernel::AnyKernel& k, std::span<const Arg> args, std::span<const HeldTile> tiles, Shape scores,
             bool hides, const Work& work) {
     const Place* place = k.place();
     if (hides && (place == nullptr || !is_plain(*place))) return;
-    Known known{.kind = &k.kind(), .first = k.first(), .scores = scores, .hides = hides, .work = work};
-    if (hides) known.diagonal = diagonal_of(*place);
-    for (const Arg& a : args) known.operands.push_back(operand_of(a, tiles));
-    if (known_.size() < kMost) {
-      known_.push_back(std::move(known));
-    } else {
-      known_[oldest_] = std::move(known);
-      oldest_ = (oldest_ + 1) % kMost;
+    Form* form = form_of(k, args, tiles);
+    if (form == nullptr) {
+      form = &new_form();
+      *form = {.kind = &k.kind(), .first = k.first(), .scores = scores};
+      form->operands.reserve(args.size());
+      for (const Arg& a : args) form->operands.push_back(operand_of(a, tiles));
     }
+    if (hides)
+      form->hides.insert_or_assign(diagonal_of(*place), work);
+    else
+      form->sees_all = work;
   }
 
  private:
@@ -71,28 +76,51 @@ class CallMemo {
     Shape shape;
     index_t tile_rows;
     Layout layout;
-    friend bool operator==(const Operand&, const Operand&) = default;
+
+    bool is_like(const Arg& a, std::span<const HeldTile> tiles) const {
+      if (shape != a.block.shape || array != a.block.array || kind != a.kind) return false;
+      if (kind == Arg::Kind::stream) return true;
+      const HeldTile& tile = tiles[static_cast<std::size_t>(a.depth)];
+      return tile_rows == tile.rows && layout == tile.layout;
+    }
   };
-  struct Known {
+  /// Calls of one kernel on operands of the same shapes, which lie alike.
+  struct Form {
     const kernel::Kind* kind = nullptr;
     bool first = false;
-    std::vector<Operand> operands{};
-    index_t diagonal = 0;
     Shape scores{};
-    bool hides = false;
-    Work work{};
+    std::vector<Operand> operands{};
+    std::optional<Work> sees_all{};             ///< of a call whose rows see all columns of its tile
+    Range all{0, 0};                            ///< diagonals of such calls: all between two of them are of such calls
+    std::unordered_map<index_t, Work> hides{};  ///< of the others, by their diagonals
 
-    bool is_like(const kernel::AnyKernel& k, std::span<const Arg> args, std::span<const HeldTile> tiles) const {
+    bool is_of(const kernel::AnyKernel& k, std::span<const Arg> args, std::span<const HeldTile> tiles) const {
       if (kind != &k.kind() || first != k.first() || operands.size() != args.size()) return false;
       for (std::size_t i = 0; i < args.size(); ++i)
-        if (operands[i] != operand_of(args[i], tiles)) return false;
+        if (!operands[i].is_like(args[i], tiles)) return false;
       return true;
     }
-    bool lies_like(const Place* place) const {
-      if (hides) return place != nullptr && diagonal_of(*place) == diagonal;
-      return place == nullptr || place->sees_all(scores);
+    const Work* work_at(const Place& place) {
+      const index_t diagonal = diagonal_of(place);
+      if (sees_all && all.begin <= diagonal && diagonal < all.end) return &*sees_all;
+      if (const auto known = hides.find(diagonal); known != hides.end()) return &known->second;
+      if (!sees_all || !place.sees_all(scores)) return nullptr;
+      const Range here{diagonal, diagonal + 1};
+      all = all.size() == 0 ? here : Range{std::min(all.begin, here.begin), std::max(all.end, here.end)};
+      return &*sees_all;
     }
   };
+  /// The form of this call; null if there was none. Most calls have the form of a call not long before.
+  Form* form_of(const kernel::AnyKernel& k, std::span<const Arg> args, std::span<const HeldTile> tiles) {
+    for (std::size_t i = 0; i < forms_.size(); ++i)
+      if (forms_[i].is_of(k, args, tiles)) {
+        if (i > 0) std::swap(forms_[i], forms_[i / 2]);
+        return &forms_[i / 2];
+      }
+    return nullptr;
+  }
+  /// A new one, in place of the last where there are many.
+  Form& new_form() { return forms_.size() < kMost ? forms_.emplace_back() : forms_.back(); }
   static Operand operand_of(const Arg& a, std::span<const HeldTile> tiles) {
     if (a.kind == Arg::Kind::stream) return {a.kind, a.block.array, a.shape(), 0, {}};
     const HeldTile& tile = tiles[static_cast<std::size_t>(a.depth)];
@@ -104,8 +132,7 @@ class CallMemo {
   }
   static index_t diagonal_of(const Place& p) { return p.row / p.mask.group - p.col; }
 
-  std::vector<Known> known_;
-  std::size_t oldest_ = 0;
+  std::vector<Form> forms_;
 };
 
 }  // namespace redblue::model

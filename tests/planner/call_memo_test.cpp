@@ -66,6 +66,25 @@ TEST_F(CallMemoTest, CallsThatSeeAllAreAlikeWhereverTheyAre) {
   EXPECT_EQ(find(step(kCausal, 6, 0)), nullptr);  // its first row does not see the last column
 }
 
+TEST_F(CallMemoTest, CallsBetweenTwoThatSeeAllDoSoToo) {
+  keep(step(kCausal, 16, 0), false, 2);
+  ASSERT_NE(find(step(kCausal, 1000, 0)), nullptr);
+  ASSERT_NE(find(step(kCausal, 8, 0)), nullptr);
+  for (index_t row = 7; row < 1002; ++row) EXPECT_NE(find(step(kCausal, row, 0)), nullptr) << row;
+  EXPECT_EQ(find(step(kCausal, 6, 0)), nullptr);  // its first row does not see the last column
+}
+
+/// A block of 2048 queries by 64 keys a step meets 32 places on the diagonal, and the next block others.
+TEST_F(CallMemoTest, EveryPlaceOnTheDiagonalIsKept) {
+  constexpr index_t kPlaces = 200;
+  for (index_t row = 0; row < kPlaces; ++row) keep(step(kCausal, row, 2 * kPlaces), true, static_cast<double>(row));
+  for (index_t row = 0; row < kPlaces; ++row) {
+    const Work* known = find(step(kCausal, row, 2 * kPlaces));
+    ASSERT_NE(known, nullptr) << row;
+    EXPECT_EQ(known->compute_s, static_cast<double>(row));
+  }
+}
+
 TEST_F(CallMemoTest, OtherShapesAndTilesAreOtherCalls) {
   keep(step({}, 0, 0), false, 1);
   EXPECT_NE(find(step({}, 0, 0)), nullptr);
