@@ -88,6 +88,15 @@ class Downhill {
         if (const auto spot = lattice_.first(share)) list.push_back(*spot);
     return list;
   }
+  /// Where the search for a usual schedule begins. Gradients under a mask often take few queries at a time.
+  std::vector<Spot> usual_starts() const {
+    std::vector<Spot> list = starts();
+    if (list.empty() || problem_.op == Operation::forward || !problem_.masked()) return list;
+    Spot few_queries = list.front();
+    few_queries[1] = 0;
+    if (lattice_.at(few_queries) != nullptr) list.push_back(few_queries);
+    return list;
+  }
 
   /// The rows at a spot that may be chosen.
   std::vector<plan::Row> rows(const Spot& spot) { return rows(*lattice_.at(spot)); }
@@ -101,12 +110,18 @@ class Downhill {
   /// Goes from spot to spot while that makes the schedule faster; the spot where it ends, none where nothing fits, or
   /// where it begins with more than `factor` times the time of the fastest yet.
   std::optional<std::pair<Spot, plan::Row>> downhill(const Contender& from, double factor) {
-    Spot spot = from.spot;
-    std::optional<plan::Row> best = row_at(spot, from.schedule);
-    if (!best) {  // with the largest share of M it may fit
-      spot = lattice_.first(0).value_or(spot);
-      best = row_at(spot, from.schedule);
-    }
+    Spot spot{};
+    std::optional<plan::Row> best;
+    const auto begin_at = [&](const Spot& other) {
+      std::optional<plan::Row> row = row_at(other, from.schedule);
+      if (!row || (best && !is_faster(*row, *best))) return;
+      best = std::move(row);
+      spot = other;
+    };
+    if (from.spot) begin_at(*from.spot);
+    if (from.spot && !best) begin_at(lattice_.first(0).value_or(*from.spot));  // with the largest share it may fit
+    if (!from.spot)
+      for (const Spot& other : usual_starts()) begin_at(other);
     if (!best || best->time->total_s > factor * least_s_) return std::nullopt;
     for (Spot next = spot;; spot = next) {
       for (std::size_t axis = 0; axis < spot.size(); ++axis)
@@ -131,12 +146,16 @@ class Downhill {
   void try_blocks(const plan::Options& options, std::string_view schedule) {
     for (const plan::Options& o : suggested(options)) row_of(o, schedule);
   }
+  /// All operations that were walked.
+  std::size_t operations() const { return modeller_.operations(); }
   /// All rows that were timed.
   const std::vector<plan::Row>& met() const { return met_; }
   /// The time of a row after a longer walk.
   model::Time longer(const plan::Row& row) {
     constexpr std::size_t kLonger = 4;
-    return modeller_.time_of(row, kLonger * operations_that_tell(problem_, threads_));
+    const std::size_t operations = kLonger * operations_that_tell(problem_, threads_);
+    // A quick walk begins with a part, of which several threads share other rounds.
+    return threads_ > 1 ? modeller_.time_of(row, operations) : modeller_.quick_time_of(row, operations, HUGE_VAL);
   }
 
  private:
@@ -226,11 +245,21 @@ std::vector<Contender> contenders_for(const Problem& problem, const plan::Option
   return close;
 }
 
-std::optional<plan::Row> fastest_of(const std::vector<Contender>& contenders, const Problem& problem,
-                                    const plan::Options& options, const TimeOptions& time) {
+std::vector<Contender> usual_contenders(const Problem& problem, const plan::Options& options, const TimeOptions& time) {
+  if (time.threads > 1 || options.M != fast_memory_of(time.hardware, time.dtype) || problem.score != Score::softmax)
+    return {};
+  if (problem.op == Operation::forward) return {{"flash"}};
+  constexpr index_t kOneTile = 32;  // queries that are one tile, in which passes over queries and over keys are alike
+  if (problem.n_q <= kOneTile) return {{"fused_key_outer"}, {"fused_query_outer"}};
+  return {{"fused_key_outer"}};
+}
+
+std::optional<Found> fastest_of(const std::vector<Contender>& contenders, const Problem& problem,
+                                const plan::Options& options, const TimeOptions& time) {
   constexpr double kClose = 1.05;
   constexpr double kMayWin = 1.1;  // of the fastest yet, where it begins with the best tiles of its kind
   constexpr std::size_t kFinalists = 3;
+  if (contenders.empty()) return std::nullopt;
   const CoreMemo memo;
   Downhill search(problem, options, time);
   for (const Contender& c : contenders)
@@ -240,7 +269,7 @@ std::optional<plan::Row> fastest_of(const std::vector<Contender>& contenders, co
   keep_close(finalists, kClose, kFinalists);
   if (finalists.size() > 1)
     for (plan::Row& row : finalists) row.time = search.longer(row);
-  return *std::ranges::min_element(finalists, is_faster);
+  return Found{*std::ranges::min_element(finalists, is_faster), search.met().size(), search.operations()};
 }
 
 }  // namespace redblue

@@ -68,6 +68,7 @@ class Modeller::Walks {
   }
 
   const model::Rates& rates() const { return rates_; }
+  std::size_t operations() const { return walked_; }
 
   /// The row on its own, for all instances. `hopeless_s`: of a walk in haste, the time from which on it ends early.
   model::Time time_of(const plan::Row& row, std::size_t most, std::optional<double> hopeless_s = {}) {
@@ -223,6 +224,11 @@ class Modeller::Walks {
     const double macs = row.flops.to_double() / 2, head_macs = row.algorithm->macs(head, row.tiling).to_double();
     const bool lists_pairs = row.algorithm->traits.lists_pairs;
     if (lists_pairs) most *= kMorePairs;
+    const auto walk = [&](model::Timed timed) -> Walk {
+      const double walked = timed.macs();
+      if (walked == 0) return {std::move(timed), independent_, 1};
+      return {std::move(timed), macs / walked, head_macs / walked};
+    };
     double left = 1;  // share of one head that is walked
     /// Goes on with such a share of the part; returns the share it has become.
     const auto walk_less = [&](double share) {
@@ -250,11 +256,12 @@ class Modeller::Walks {
       try {
         machine::Any any(timed);
         run_on(any, part);
+        walked_ += timed.operations();
         operations_[row.schedule] = static_cast<double>(timed.operations()) / (left * blocks);
-        if (timed.macs() == 0) return {timed, independent_, 1};
-        return {timed, macs / timed.macs(), head_macs / timed.macs()};
+        return walk(std::move(timed));
       } catch (const model::Timed::TooMany&) {
-        if (timed.is_hopeless()) return {timed, macs / timed.macs(), head_macs / timed.macs()};
+        walked_ += timed.operations();
+        if (timed.is_hopeless()) return walk(std::move(timed));
         const double reached = std::min(1.0, timed.macs() / (left * head_macs));
         // Before the first product it is not known how far a smaller part would come.
         if (walk_less(reached > 0 ? share_of(reached) : kUnknownShare) == 1) most *= 2;  // there is no smaller problem
@@ -408,7 +415,8 @@ class Modeller::Walks {
   double independent_ = 1;  ///< sequences of all heads
   model::Rates rates_;
   double tensor_bytes_ = 0;
-  double copies_s_ = 0;  ///< of inputs and outputs, where the run takes queries and keys in an order of their own
+  std::size_t walked_ = 0;  ///< operations, of all walks
+  double copies_s_ = 0;     ///< of inputs and outputs, where the run takes queries and keys in an order of their own
   std::map<std::string_view, double> operations_;  ///< for each block of a head, in the last walk of each schedule
   std::array<std::optional<Problem>, 2> heads_{};  ///< one_head for other schedules, and for those of patterns alone
   std::map<std::tuple<const RunLists*, index_t, index_t, bool>, Patterns> parts_;  ///< of patterns, made by part_of
@@ -420,6 +428,7 @@ Modeller::~Modeller() = default;
 
 const model::Rates& Modeller::rates() const { return walks_->rates(); }
 model::Time Modeller::time_of(const plan::Row& row, std::size_t most) { return walks_->time_of(row, most); }
+std::size_t Modeller::operations() const { return walks_->operations(); }
 model::Time Modeller::quick_time_of(const plan::Row& row, std::size_t most, double hopeless_s) {
   return walks_->time_of(row, most, hopeless_s);
 }

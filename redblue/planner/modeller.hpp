@@ -27,6 +27,8 @@ class Modeller {
   /// This takes less time: the walk begins with a part of the problem that is about as large as the walks before tell,
   /// and a row that takes longer than hopeless_s by its first operations has the time that these tell.
   model::Time quick_time_of(const plan::Row& row, std::size_t most, double hopeless_s);
+  /// The operations of all walks so far.
+  std::size_t operations() const;
 
  private:
   class Walks;

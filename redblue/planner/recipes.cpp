@@ -11,6 +11,7 @@
 #include "redblue/planner/classes.hpp"
 #include "redblue/planner/modeller.hpp"
 #include "redblue/planner/options.hpp"
+#include "redblue/problem/cores.hpp"
 #include "redblue/problem/options.hpp"
 
 namespace redblue {
@@ -79,25 +80,27 @@ plan::Tiling Recipes::Recipe::tiles_for(const Sizes& x) const {
 
 /// A tile that spans the shortest lengths may span all of the class, or not, and where there are fewer heads than keep
 /// all threads busy, queries may go in as many blocks as the shortest ones: whatever is fastest for the others.
-void Recipes::Recipe::choose(const std::vector<Contender>& contenders, const Problem& one, const plan::Options& options,
-                             const TimeOptions& time) {
-  std::optional<plan::Row> row = fastest_of(contenders, one, options, time);
-  if (!row) row = make_fastest_plan(one, options, time).row();
-  schedule = row->algorithm;
-  tiling = row->tiling;
+void Recipes::Recipe::take(const plan::Row& row, const Problem& one, const plan::Options& options,
+                           const TimeOptions& time) {
+  schedule = row.algorithm;
+  tiling = row.tiling;
   blocks.assign(tiling.size(), 0);
   const Sizes of_class = one.sizes();
   const bool few_heads = has_few_heads(one, time.threads);
+  const std::vector<Problem> others = others_like(one);
+  const CoreMemo memo;
+  const std::optional<Sizes> longest = others.empty() ? std::nullopt : std::optional(others.back().sizes());
   std::vector<index_t> in_class = blocks;
   for (std::size_t i = 0; i < tiling.size(); ++i) {
     const auto along = schedule->tile_size(tiling[i].name).along;
     if (along != &Sizes::n_q && along != &Sizes::n_k) continue;
+    if (longest && of_class.*along == (*longest).*along) continue;  // all of the class have one length here
     const index_t count = ceil_div(of_class.*along, std::max<index_t>(1, tiling[i].value));
     const bool shared = few_heads && along == &Sizes::n_q && count <= index_t{kHeadsOfThread} * time.threads;
     if (count == 1 || shared) in_class[i] = count;
   }
-  if (std::ranges::all_of(in_class, [](index_t n) { return n == 0; })) return;
-  const std::vector<Problem> others = others_like(one);
+  if (others.empty()) blocks = in_class;
+  if (others.empty() || std::ranges::all_of(in_class, [](index_t n) { return n == 0; })) return;
   std::vector<std::unique_ptr<Modeller>> modellers;
   modellers.reserve(others.size());
   for (const Problem& other : others) modellers.push_back(std::make_unique<Modeller>(other, options, time));
@@ -140,10 +143,14 @@ plan::Plan Recipes::plan(const Problem& problem, const plan::Options& options, c
   if (chosen.M == 0) chosen.M = fast_memory_of(time.hardware, time.dtype);
   const std::shared_ptr<Recipe> recipe = recipes_.of(key_of(*one, chosen, time), most_);
   std::call_once(recipe->chosen, [&] {
-    const Problem of_kind = kind_of(*one, time.threads);
-    const std::shared_ptr<Kind> kind = kinds_.of(key_of(of_kind, chosen, time), most_);
-    std::call_once(kind->chosen, [&] { kind->contenders = contenders_for(of_kind, chosen, time); });
-    recipe->choose(kind->contenders, *one, chosen, time);
+    std::optional<Found> found = fastest_of(usual_contenders(*one, chosen, time), *one, chosen, time);
+    if (!found) {
+      const Problem of_kind = kind_of(*one, time.threads);
+      const std::shared_ptr<Kind> kind = kinds_.of(key_of(of_kind, chosen, time), most_);
+      std::call_once(kind->chosen, [&] { kind->contenders = contenders_for(of_kind, chosen, time); });
+      found = fastest_of(kind->contenders, *one, chosen, time);
+    }
+    recipe->take(found ? found->row : make_fastest_plan(*one, chosen, time).row(), *one, chosen, time);
   });
   Problem alone = problem;
   alone.forward_given = true;

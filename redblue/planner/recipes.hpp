@@ -64,8 +64,8 @@ class Recipes {
     plan::Tiling tiling;
     std::vector<index_t> blocks;  ///< into how many each of these tiles cuts any lengths; 0: it keeps its size
 
-    void choose(const std::vector<Contender>& contenders, const Problem& one, const plan::Options& options,
-                const TimeOptions& time);
+    /// `row` is the fastest for `one`, which stands for the class.
+    void take(const plan::Row& row, const Problem& one, const plan::Options& options, const TimeOptions& time);
     plan::Tiling tiles_for(const Sizes& x) const;
   };
   std::size_t most_;

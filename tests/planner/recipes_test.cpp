@@ -9,6 +9,7 @@
 #include "redblue/language/error.hpp"
 #include "redblue/masks/patterns.hpp"
 #include "redblue/planner/classes.hpp"
+#include "redblue/planner/downhill.hpp"
 #include "redblue/planner/plan_here.hpp"
 #include "redblue/threads/worth.hpp"
 #include "support/cases.hpp"
@@ -86,6 +87,46 @@ TEST(Recipes, TakeAboutTheLeastModelledTime) {
     EXPECT_LE(ratios[ratios.size() * 9 / 10], 1.03) << threads;
     EXPECT_LE(ratios.back(), 1.25) << threads;
   }
+}
+
+/// What a plan for lengths that nobody saw costs, in numbers that no machine changes.
+TEST(Recipes, WalkFewTilingsAndOperationsForAnyLength) {
+  const TimeOptions time = on_one_core();
+  plan::Options options;
+  options.M = fast_memory_of(time.hardware, time.dtype);
+  std::mt19937 random(5);
+  for (int i = 0; i < (few_cases() ? 20 : 200); ++i) {
+    Problem p = any_problem(random);
+    const index_t times = index_t{1} << random() % 9;  // up to 2^20 tokens
+    for (index_t* n : {&p.n_q, &p.n_k})
+      if (*n > 8) *n *= times;
+    p.bias = std::nullopt;
+    const Problem one = class_of(p, 1).value();
+    const std::vector<Contender> usual = usual_contenders(one, options, time);
+    ASSERT_LE(usual.size(), 2);
+    const std::optional<Found> found = fastest_of(usual, one, options, time);
+    ASSERT_TRUE(found);
+    EXPECT_LE(found->tilings, 16) << p.n_q << ' ' << p.n_k;
+    EXPECT_LE(found->operations, p.masked() ? 24'000 : 8'000) << p.n_q << ' ' << p.n_k;
+  }
+}
+
+TEST(Recipes, CompareAllSchedulesWhereNoListOfUsualOnesWasMeasured) {
+  TimeOptions time = on_one_core();
+  plan::Options options;
+  options.M = fast_memory_of(time.hardware, time.dtype);
+  Problem p = of(300, 300);
+  EXPECT_FALSE(usual_contenders(p, options, time).empty());
+  p.score = Score::relu;
+  EXPECT_TRUE(usual_contenders(p, options, time).empty());
+  p.score = Score::softmax;
+  options.M = 1000;
+  EXPECT_TRUE(usual_contenders(p, options, time).empty());
+  Recipes recipes;
+  EXPECT_LE(recipes.plan(p, options, time).row().footprint, 1000);
+  options.M = fast_memory_of(time.hardware, time.dtype);
+  time.threads = 2;
+  EXPECT_TRUE(usual_contenders(p, options, time).empty());
 }
 
 TEST(Recipes, DoNotDependOnWhatWasAskedBefore) {
