@@ -62,13 +62,60 @@ Problem with_lengths(const Problem& one, index_t n_q, index_t n_k) {
   return other;
 }
 
+/// This problem with a mask in place of all that says who sees whom; nothing where no option of a problem says so.
+std::optional<Problem> with_mask(Problem p, const Mask& mask) {
+  p.causal = false;
+  p.causal_offset = p.window_left = p.window_right = std::nullopt;
+  if (mask.prefix != 0) return std::nullopt;
+  index_t offset = p.n_k - p.n_q;
+  const index_t last = mask.hi - 1;
+  if (mask.hi != Mask::kFar && last <= offset) {
+    p.causal = true;
+    if (last < offset) p.causal_offset = last;
+    offset = last;
+  } else if (mask.hi != Mask::kFar) {
+    p.window_right = last - offset;
+  }
+  if (mask.lo != -Mask::kFar && mask.lo > offset) return std::nullopt;
+  if (mask.lo != -Mask::kFar) p.window_left = offset - mask.lo;
+  return p;
+}
+
+/// This problem with masks in place of its patterns, where these make masks: of several sequences, as many problems
+/// like the one that has the most queries times keys. There is none where a list says who sees whom, or where queries
+/// or keys are moved, which takes a time of its own.
+std::optional<Problem> with_masks(const Problem& problem) {
+  const Sizes x = problem.sizes();
+  if (x.sequences != nullptr && x.sequences->reordered()) return std::nullopt;
+  Problem plain = problem;
+  plain.patterns = {};
+  plain.order = PatternOrder::natural;
+  plain.cu_seqlens_q.clear(), plain.cu_seqlens_k.clear(), plain.seqused_q.clear(), plain.seqused_k.clear();
+  plain.prefix = 0;
+  if (x.sequences == nullptr) return with_mask(std::move(plain), x.mask);
+  const std::vector<Sequence>& list = x.sequences->list;
+  const auto is_listed = [](const Sequence& one) { return one.pattern != nullptr || one.intervals != nullptr; };
+  if (list.empty() || std::ranges::any_of(list, is_listed)) return std::nullopt;
+  plain.batch = 1;
+  plain.kv_heads = problem.instances() / x.sequences->batches * std::ssize(list);
+  plain.heads = *plain.kv_heads * problem.group();
+  const auto pairs = [](const Sequence& one) { return Words(one.rows.size()) * one.keys.size(); };
+  const Sequence& most = *std::ranges::max_element(list, {}, pairs);
+  plain.n_q = most.rows.size() / problem.group();
+  plain.n_k = most.keys.size();
+  return with_mask(std::move(plain), most.mask);
+}
+
 }  // namespace
 
 std::optional<Problem> class_of(const Problem& problem, int threads) {
   const bool attends = problem.op == Operation::forward || problem.op == Operation::backward;
-  if (!attends || !problem.patterns.empty() || problem.dilation != 1 || problem.prefix != 0 ||
-      (problem.moves_diagonal() && !is_top_left(problem)) || problem.approximation != nullptr)
-    return std::nullopt;
+  if (!attends || problem.dilation != 1 || problem.approximation != nullptr) return std::nullopt;
+  if (!problem.patterns.empty()) {
+    const std::optional<Problem> plain = with_masks(problem);
+    return plain ? class_of(*plain, threads) : std::nullopt;
+  }
+  if (problem.prefix != 0 || (problem.moves_diagonal() && !is_top_left(problem))) return std::nullopt;
   const Parts parts = parts_of(problem);
   if (parts.count == 0 || parts.n_q == 0 || parts.n_k == 0) return std::nullopt;
   Problem one = problem;

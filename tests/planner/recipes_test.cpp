@@ -129,6 +129,73 @@ TEST(Recipes, CompareAllSchedulesWhereNoListOfUsualOnesWasMeasured) {
   EXPECT_TRUE(usual_contenders(p, options, time).empty());
 }
 
+/// An array of booleans that is a mask has the plan of the mask.
+TEST(Recipes, PatternsThatMakeMasksAreInTheClassOfTheMasks) {
+  const TimeOptions time = on_one_core();
+  constexpr index_t kLength = 200;
+  const auto shown = [](index_t n_q, index_t n_k, const auto& sees) {
+    std::vector<std::uint8_t> seen;
+    for (index_t i = 0; i < n_q; ++i)
+      for (index_t j = 0; j < n_k; ++j) seen.push_back(sees(i, j) ? 1 : 0);
+    return Patterns{std::make_shared<const RunLists>(patterns::of_mask({.n_q = n_q, .n_k = n_k}, seen))};
+  };
+  const auto expect_same = [&](const Problem& masked, const auto& sees) {
+    Problem p = of(masked.n_q, masked.n_k, masked.heads);
+    p.op = masked.op;
+    p.patterns = shown(p.n_q, p.n_k, sees);
+    ASSERT_TRUE(class_of(p, 1));
+    Recipes recipes;
+    const plan::Plan by_pattern = recipes.plan(p, {}, time), by_mask = recipes.plan(masked, {}, time);
+    EXPECT_EQ(recipes.size(), 1);
+    EXPECT_EQ(by_pattern.row().schedule, by_mask.row().schedule);
+    EXPECT_EQ(by_pattern.row().tiling, by_mask.row().tiling);
+    EXPECT_EQ(by_pattern.row().io, by_mask.row().io);
+  };
+  for (const Operation op : {Operation::forward, Operation::backward}) {
+    Problem p = of(kLength, kLength);
+    p.op = op;
+    expect_same(p, [](index_t, index_t) { return true; });
+    p.causal = true;
+    expect_same(p, [](index_t i, index_t j) { return j <= i; });
+    p.window_left = 20;
+    expect_same(p, [](index_t i, index_t j) { return j <= i && j >= i - 20; });
+    p.causal = false;
+    expect_same(p, [](index_t i, index_t j) { return j >= i - 20; });
+    p.window_right = 30;
+    expect_same(p, [](index_t i, index_t j) { return j >= i - 20 && j <= i + 30; });
+    p = of(kLength / 2, kLength);
+    p.op = op;
+    p.causal = true;
+    expect_same(p, [](index_t i, index_t j) { return j <= i + kLength / 2; });
+    p.causal_offset = 0;
+    p.window_left = 20;
+    expect_same(p, [](index_t i, index_t j) { return j <= i && j >= i - 20; });
+    p = of(kLength, kLength);
+    p.op = op;
+    p.cu_seqlens_q = p.cu_seqlens_k = {0, 120, kLength};
+    expect_same(p, [](index_t i, index_t j) { return (i < 120) == (j < 120); });
+  }
+}
+
+TEST(Recipes, OtherPatternsHaveNoClass) {
+  Problem p = of(64, 64);
+  p.patterns = {std::make_shared<const RunLists>(patterns::strided({.n_q = 64, .n_k = 64}, 8))};
+  EXPECT_FALSE(class_of(p, 1));
+  std::vector<std::uint8_t> prefix, interleaved;
+  for (index_t i = 0; i < 64; ++i)
+    for (index_t j = 0; j < 64; ++j) {
+      prefix.push_back(j <= i || j < 20 ? 1 : 0);
+      interleaved.push_back(i % 2 == j % 2 ? 1 : 0);
+    }
+  p.patterns = {std::make_shared<const RunLists>(patterns::of_mask({.n_q = 64, .n_k = 64}, prefix))};
+  EXPECT_FALSE(class_of(p, 1));
+  // In this order there are two blocks, which queries and keys are copied for.
+  p.patterns = {std::make_shared<const RunLists>(patterns::of_mask({.n_q = 64, .n_k = 64}, interleaved))};
+  p.order = PatternOrder::jaccard;
+  EXPECT_FALSE(has_pattern(p.sizes()));
+  EXPECT_FALSE(class_of(p, 1));
+}
+
 TEST(Recipes, DoNotDependOnWhatWasAskedBefore) {
   const TimeOptions time = on_one_core();
   Recipes up, down;
