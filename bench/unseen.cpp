@@ -12,7 +12,6 @@
 #include <ctime>
 #include <map>
 #include <memory>
-#include <numeric>
 #include <random>
 #include <string>
 #include <string_view>

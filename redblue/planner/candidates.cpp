@@ -15,25 +15,26 @@ namespace {
 constexpr index_t kFewHeads = 4;
 
 /// Queries that see the same keys lie in groups, and so do keys that the same queries see: the lengths of those groups
-/// that hold the most queries, and the most keys. 1 without a pattern.
+/// that hold the most queries, and the most keys; 1 without a pattern, and of keys where fewer than `least` queries are
+/// alike, for to look for them takes a while.
 struct Alike {
   index_t queries = 1, keys = 1;
 };
-Alike alike(const Problem& problem) {
+Alike alike(const Problem& problem, index_t least) {
   std::map<index_t, index_t> queries, keys;  // by the length of their groups
   const auto add = [](const RunLists& lists, std::map<index_t, index_t>& to) {
     lists.for_groups([&](Range group, std::span<const Range>) { to[group.size()] += group.size(); });
   };
-  for (std::size_t k = 0; k < problem.patterns.size(); ++k) {
-    add(problem.patterns[k], queries);
-    add(transposed(problem.patterns[k], problem.n_k), keys);
-  }
   const auto usual = [](const std::map<index_t, index_t>& of) {
     const auto most =
         std::max_element(of.begin(), of.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
     return most == of.end() ? 1 : most->first;
   };
-  return {usual(queries) * problem.group(), usual(keys)};
+  for (std::size_t k = 0; k < problem.patterns.size(); ++k) add(problem.patterns[k], queries);
+  const index_t rows = usual(queries) * problem.group();
+  if (rows < least) return {rows, 1};
+  for (std::size_t k = 0; k < problem.patterns.size(); ++k) add(transposed(problem.patterns[k], problem.n_k), keys);
+  return {rows, usual(keys)};
 }
 
 /// May kernels go pair by pair (kernels/pair_by_pair.hpp), and have all patterns few pairs, in short runs?
@@ -96,7 +97,7 @@ std::vector<plan::Options> blocks(const Problem& problem, const plan::Options& o
   };
   // Under a pattern of blocks: tiles of one block, of which all queries see all keys. Gradients hold four tiles of
   // keys.
-  if (const Alike a = alike(problem); std::min(a.queries, a.keys) >= rates.lanes)
+  if (const Alike a = alike(problem, rates.lanes); std::min(a.queries, a.keys) >= rates.lanes)
     block_of(a.queries, a.keys,
              problem.op == Operation::forward ? Words(0)
                                               : Words(a.keys) * (Words(2) * (problem.d + problem.d_v) + a.queries));

@@ -88,16 +88,20 @@ class Downhill {
         if (const auto spot = lattice_.first(share)) list.push_back(*spot);
     return list;
   }
-  /// Where the search for a usual schedule begins. Gradients under a mask often take few queries at a time.
+  /// Where the search for a usual schedule begins. Gradients under a mask often take few queries at a time, and
+  /// patterns few queries and few keys.
   std::vector<Spot> usual_starts() const {
     std::vector<Spot> list = starts();
-    if (list.empty() || problem_.op == Operation::forward || !problem_.masked()) return list;
-    Spot few_queries = list.front();
-    few_queries[1] = 0;
-    if (lattice_.at(few_queries) != nullptr) list.push_back(few_queries);
+    if (list.empty()) return list;
+    const Spot first = list.front();
+    const auto add = [&](const Spot& spot) {
+      if (lattice_.at(spot) != nullptr) list.push_back(spot);
+    };
+    const bool pattern = !problem_.patterns.empty();
+    if (pattern || (problem_.op != Operation::forward && problem_.masked())) add({first[0], 0, first[2]});
+    if (pattern && first[2] > 0) add({kShares.size() - 1, 0, first[2] - 1});
     return list;
   }
-
   /// The rows at a spot that may be chosen.
   std::vector<plan::Row> rows(const Spot& spot) { return rows(*lattice_.at(spot)); }
   std::vector<plan::Row> rows(const plan::Options& o) {
@@ -199,7 +203,7 @@ class Downhill {
 
 std::size_t operations_that_tell(const Problem& problem, int threads) {
   if (threads > 1) return 1'000;
-  return problem.masked() ? 600 : 200;
+  return problem.masked() || !problem.patterns.empty() ? 600 : 200;
 }
 
 std::vector<Contender> contenders_for(const Problem& problem, const plan::Options& options, const TimeOptions& time) {
@@ -246,7 +250,9 @@ std::vector<Contender> contenders_for(const Problem& problem, const plan::Option
 }
 
 std::vector<Contender> usual_contenders(const Problem& problem, const plan::Options& options, const TimeOptions& time) {
-  if (time.threads > 1 || options.M != fast_memory_of(time.hardware, time.dtype) || problem.score != Score::softmax)
+  const bool attends = problem.op == Operation::forward || problem.op == Operation::backward;
+  if (!attends || problem.approximation != nullptr || problem.score != Score::softmax || time.threads > 1 ||
+      options.M != fast_memory_of(time.hardware, time.dtype))
     return {};
   if (problem.op == Operation::forward) return {{"flash"}};
   constexpr index_t kOneTile = 32;  // queries that are one tile, in which passes over queries and over keys are alike

@@ -176,11 +176,11 @@ double seconds(const plan::Plan& plan) {
 /// The plan in this order; nothing where the order is too much work to find, or its copies take more memory than may
 /// be.
 std::optional<plan::Plan> plan_in(PatternOrder order, double most_visits, Problem problem, const plan::Options& given,
-                                  const TimeOptions& time) {
+                                  const plan::Maker& in_order) {
   problem.order = order;
   try {
     if (visited_keys(problem.sizes()).to_double() > most_visits) return std::nullopt;
-    return fastest_in_order(problem, given, time);
+    return in_order(problem, given);
   } catch (const InvalidProblem&) {
     throw;
   } catch (const Error&) {
@@ -191,8 +191,8 @@ std::optional<plan::Plan> plan_in(PatternOrder order, double most_visits, Proble
 /// The plan with queries and keys in place where that takes less time: natural order copies all that it leaves out one
 /// query or key of.
 plan::Plan in_place_if_faster(plan::Plan natural, const Problem& problem, const plan::Options& given,
-                              const TimeOptions& time) {
-  auto in_place = plan_in(PatternOrder::in_place, HUGE_VAL, problem, given, time);
+                              const plan::Maker& in_order) {
+  auto in_place = plan_in(PatternOrder::in_place, HUGE_VAL, problem, given, in_order);
   if (!in_place || seconds(*in_place) >= seconds(natural)) return natural;
   in_place->reason += fmt::format(
       "; queries and keys stay in place: the copies of natural order, which leaves out those that no pair has, would "
@@ -203,18 +203,18 @@ plan::Plan in_place_if_faster(plan::Plan natural, const Problem& problem, const 
 
 }  // namespace
 
-plan::Plan make_fastest_plan(const Problem& problem, const plan::Options& given, const TimeOptions& time) {
+plan::Plan in_fastest_order(const Problem& problem, const plan::Options& given, const plan::Maker& in_order) {
   const CoreMemo memo;
   const bool may_choose = given.reorder && problem.order == PatternOrder::natural && problem.may_reorder();
   plan::Plan natural;
   try {
-    natural = fastest_in_order(problem, given, time);
+    natural = in_order(problem, given);
   } catch (const MemoryError& natural_needs) {  // in place there are no copies
     if (!may_choose) throw;
     try {
       Problem ordered = problem;
       ordered.order = PatternOrder::in_place;
-      plan::Plan in_place = fastest_in_order(ordered, given, time);
+      plan::Plan in_place = in_order(ordered, given);
       in_place.reason += plan::kOnlyInPlace;
       return in_place;
     } catch (const MemoryError& needs) {
@@ -226,7 +226,7 @@ plan::Plan make_fastest_plan(const Problem& problem, const plan::Options& given,
   if (!may_choose) return natural;
   const Sizes x = problem.sizes();
   if (!has_pattern(x)) return natural;
-  if (x.sequences->reordered()) natural = in_place_if_faster(std::move(natural), problem, given, time);
+  if (x.sequences->reordered()) natural = in_place_if_faster(std::move(natural), problem, given, in_order);
   if (problem.patterns.large()) {
     natural.reason += plan::kNoOtherOrder;
     return natural;
@@ -236,13 +236,19 @@ plan::Plan make_fastest_plan(const Problem& problem, const plan::Options& given,
   const double most_visits = kWorthPlanning * visited_keys(x).to_double();
   std::optional<plan::Plan> best;
   for (const PatternOrder order : {PatternOrder::rcm, PatternOrder::jaccard})
-    if (auto plan = plan_in(order, most_visits, problem, given, time);
+    if (auto plan = plan_in(order, most_visits, problem, given, in_order);
         plan && seconds(*plan) < seconds(best ? *best : natural))
       best = std::move(plan);
   if (!best) return natural;
   best->reason += fmt::format("; queries and keys are taken in {} order; the natural order would take {:.2f}x the time",
                               name_of(best->problem.order), seconds(natural) / seconds(*best));
   return std::move(*best);
+}
+
+plan::Plan make_fastest_plan(const Problem& problem, const plan::Options& given, const TimeOptions& time) {
+  return in_fastest_order(problem, given, [&](const Problem& ordered, const plan::Options& options) {
+    return fastest_in_order(ordered, options, time);
+  });
 }
 
 }  // namespace redblue

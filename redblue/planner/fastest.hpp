@@ -32,6 +32,11 @@ Words fast_memory_of(const Hardware& hardware, DType compute);
 /// ```
 plan::Plan make_fastest_plan(const Problem& problem, const plan::Options& options, const TimeOptions& time);
 
+/// The plan of least modelled time among those in different orders of queries and keys, where the problem leaves the
+/// order open: natural, in place, rcm or jaccard. `in_order` makes the plan of a problem in its own order, and sets
+/// Row::time.
+plan::Plan in_fastest_order(const Problem& problem, const plan::Options& options, const plan::Maker& in_order);
+
 /// The modelled time of the chosen row, with the forward plan that runs before it if there is one.
 model::Time modelled_time(const plan::Plan& plan, const TimeOptions& time);
 

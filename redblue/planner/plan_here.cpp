@@ -95,6 +95,7 @@ plan::Plan make_table_here(const Problem& problem, const plan::Options& options,
   plan.rows = std::move(all.rows);
   plan.rows.insert(plan.rows.begin(), std::move(chosen));
   plan.refused = std::move(all.refused);
+  plan.dense = std::move(all.dense);
   plan::compare_rows(plan);
   return plan;
 }

@@ -62,6 +62,47 @@ plan::Options with_tiles(const plan::Options& given, std::string_view schedule, 
   return o;
 }
 
+/// For reasons: the machine, and what it is asked for.
+std::string text_of(const TimeOptions& time, const plan::Options& options) {
+  return fmt::format("{}, {} {}, {} thread{}, M = {}", time.hardware.cpu,
+                     name_of(time.isa.value_or(model::largest_isa(time.hardware))), name_of(time.dtype), time.threads,
+                     time.threads == 1 ? "" : "s", options.M.str());
+}
+
+plan::Plan usual_plan(const Problem& problem, const plan::Options& options, const TimeOptions& time);
+
+/// The plan of a problem with a pattern in its own order of queries and keys, with the fastest of the usual schedules;
+/// that of make_fastest_plan where none fits.
+plan::Plan usual_in_order(const Problem& problem, const plan::Options& options, const TimeOptions& time) {
+  plan::Options in_order = options;
+  in_order.reorder = false;
+  Problem alone = problem;
+  alone.forward_given = true;
+  const std::optional<Found> found = fastest_of(usual_contenders(alone, options, time), alone, in_order, time);
+  plan::Plan plan = found ? plan::make_plan(alone, with_tiles(in_order, found->row.schedule, found->row.tiling))
+                          : make_fastest_plan(problem, in_order, time);
+  plan.options = options;
+  if (!found) return plan;
+  plan.problem = problem;
+  plan.rows.front().time = found->row.time;
+  if (problem.forward_first()) {
+    const plan::Maker make = [&](const Problem& p, const plan::Options& o) { return usual_plan(p, o, time); };
+    plan.forward = plan::forward_before(problem, options, make);
+    plan::compare_rows(plan);
+  }
+  plan.reason = fmt::format("{}: {} ({}) with the tiles that take the least modelled time of {} that were tried",
+                            text_of(time, options), found->row.algorithm->idea, found->row.schedule, found->tilings) +
+                plan::note_of_order(problem);
+  return plan;
+}
+
+/// The fastest of such plans in all orders that pay.
+plan::Plan usual_plan(const Problem& problem, const plan::Options& options, const TimeOptions& time) {
+  return in_fastest_order(problem, options, [&](const Problem& ordered, const plan::Options& o) {
+    return usual_in_order(ordered, o, time);
+  });
+}
+
 }  // namespace
 
 /// Tiles for these sizes: of as many blocks as the class has, or as long, as far as the dimension goes.
@@ -138,9 +179,14 @@ plan::Plan Recipes::plan(const Problem& problem, const plan::Options& options, c
   problem.validate();  // first: a class is that of sizes that make sense
   std::optional<Problem> one;
   if (are_plain(options)) one = class_of(problem, time.threads);
-  if (!one) return make_fastest_plan(problem, options, time);
   plan::Options chosen = options;
   if (chosen.M == 0) chosen.M = fast_memory_of(time.hardware, time.dtype);
+  if (!one && !problem.patterns.empty() && are_plain(options) && !usual_contenders(problem, chosen, time).empty()) {
+    plan::Plan plan = usual_plan(problem, chosen, time);
+    if (plan.rows.size() == 1) plan.rows.front().time.reset();  // short walks say which plan is faster, not its time
+    return plan;
+  }
+  if (!one) return make_fastest_plan(problem, options, time);
   const std::shared_ptr<Recipe> recipe = recipes_.of(key_of(*one, chosen, time), most_);
   std::call_once(recipe->chosen, [&] {
     std::optional<Found> found = fastest_of(usual_contenders(*one, chosen, time), *one, chosen, time);
@@ -168,11 +214,9 @@ plan::Plan Recipes::plan(const Problem& problem, const plan::Options& options, c
     plan::compare_rows(plan);
   }
   plan.reason = fmt::format(
-      "{}, {} {}, {} thread{}, M = {}: {} ({}) with the tiles that take the least modelled time for n_q = {}, "
-      "n_k = {}, which stand for these lengths",
-      time.hardware.cpu, name_of(time.isa.value_or(model::largest_isa(time.hardware))), name_of(time.dtype),
-      time.threads, time.threads == 1 ? "" : "s", plan.options.M.str(), schedule.idea, schedule.name, one->n_q,
-      one->n_k);
+      "{}: {} ({}) with the tiles that take the least modelled time for n_q = {}, n_k = {}, which stand for these "
+      "lengths",
+      text_of(time, plan.options), schedule.idea, schedule.name, one->n_q, one->n_k);
   if (const std::string_view caveat = schedule.caveat(x, tiles); !caveat.empty())
     plan.reason += fmt::format("; {}", caveat);
   return plan;

@@ -19,8 +19,9 @@ class Recipes {
  public:
   explicit Recipes(std::size_t most = 4096) : most_(most) {}
 
-  /// The plan with the schedule and the tiles of the problem's class, as its only row. Where it has no class, where
-  /// the options ask for more than M, or where the tiles do not fit: make_fastest_plan. Throws what that throws.
+  /// The plan with the schedule and the tiles of the problem's class, as its only row. Where a pattern keeps it from
+  /// having one, the fastest tiles of the usual schedules. Where it has no class for other reasons, where the options
+  /// ask for more than M, or where the tiles do not fit: make_fastest_plan. Throws what that throws.
   plan::Plan plan(const Problem& problem, const plan::Options& options, const TimeOptions& time);
 
   std::size_t size() const;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <random>
 
@@ -196,6 +197,36 @@ TEST(Recipes, OtherPatternsHaveNoClass) {
   EXPECT_FALSE(class_of(p, 1));
 }
 
+/// Plans of patterns try the tiles of one schedule, in each order of queries and keys that pays.
+TEST(Recipes, PatternsTakeAboutTheLeastModelledTime) {
+  const TimeOptions time = on_one_core();
+  constexpr index_t kLength = 192;
+  const patterns::Between between{.n_q = kLength, .n_k = kLength};
+  std::mt19937 random(4);
+  std::vector<std::uint8_t> scattered(kLength * kLength);
+  for (std::uint8_t& sees : scattered) sees = random() % 20 == 0 ? 1 : 0;
+  for (index_t i = 0; i < kLength; ++i) scattered[static_cast<std::size_t>(i * (kLength + 1))] = 1;
+  const std::array lists{patterns::strided(between, 8), patterns::big_bird(between, {.block = 16, .randoms = 1}),
+                         patterns::of_mask(between, scattered), patterns::window(between, 8, 8, 16)};
+  for (const Operation op : {Operation::forward, Operation::backward})
+    for (std::size_t k = 0; k < lists.size(); ++k) {
+      Problem p = of(kLength, kLength, 4);
+      p.op = op;
+      p.forward_given = false;
+      p.patterns = {std::make_shared<const RunLists>(lists[k])};
+      Recipes recipes;
+      const plan::Plan least = make_fastest_plan(p, {}, time), quick = recipes.plan(p, {}, time);
+      EXPECT_EQ(quick.rows.size(), 1);
+      EXPECT_FALSE(quick.row().time);
+      EXPECT_TRUE(quick.options.reorder);
+      EXPECT_EQ(quick.forward != nullptr, op == Operation::backward);
+      EXPECT_EQ(quick.options.M, least.options.M);
+      EXPECT_NE(quick.reason.find("that were tried"), std::string::npos) << quick.reason;
+      EXPECT_LE(modelled_time(quick, time).total_s, 1.15 * modelled_time(least, time).total_s)
+          << k << ": " << plan::text_of(quick.row()) << ", least " << plan::text_of(least.row());
+    }
+}
+
 TEST(Recipes, DoNotDependOnWhatWasAskedBefore) {
   const TimeOptions time = on_one_core();
   Recipes up, down;
@@ -288,19 +319,22 @@ TEST(Recipes, OffsetsThatMoveNoDiagonalAreInTheClassOfNone) {
 TEST(Recipes, LeaveOtherProblemsAndOptionsToThePlanner) {
   const TimeOptions time = on_one_core();
   Recipes recipes;
-  std::vector<Problem> list(5, of(64, 64));
-  list[0].patterns = {std::make_shared<const RunLists>(patterns::longformer({64, 64}, 4, 4, 2))};
+  std::vector<Problem> list(4, of(64, 64));
+  list[0].causal = true;
+  list[0].prefix = 5;
   list[1].causal = true;
-  list[1].prefix = 5;
-  list[2].causal = true;
-  list[2].causal_offset = 3;
-  list[3].window_left = list[3].window_right = 4;
-  list[3].dilation = 2;
-  list[4].approximate("2:1.0");
+  list[1].causal_offset = 3;
+  list[2].window_left = list[2].window_right = 4;
+  list[2].dilation = 2;
+  list[3].approximate("2:1.0");
   for (const Problem& p : list) EXPECT_TRUE(recipes.plan(p, {}, time).row().time) << class_of(p, 1).has_value();
   plan::Options o;
   o.multiple.query = 4;
   EXPECT_TRUE(recipes.plan(of(64, 64), o, time).row().time);
+  Problem pattern = of(64, 64);
+  pattern.patterns = {std::make_shared<const RunLists>(patterns::longformer({64, 64}, 4, 4, 2))};
+  EXPECT_TRUE(recipes.plan(pattern, o, time).row().time);
+  EXPECT_TRUE(recipes.plan(pattern, {}, on_one_core(2)).row().time);
   o = {};
   o.schedule = "key_outer";
   EXPECT_EQ(recipes.plan(of(64, 64), o, time).row().schedule, "key_outer");
