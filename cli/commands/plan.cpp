@@ -6,11 +6,13 @@
 
 #include "commands/commands.hpp"
 #include "options/options.hpp"
+#include "options/ranks.hpp"
 #include "redblue/problem/text.hpp"
 #include "report/approximations.hpp"
 #include "report/json.hpp"
 #include "report/plan_formats.hpp"
 #include "report/ram.hpp"
+#include "report/ranks.hpp"
 
 namespace redblue::cli {
 
@@ -157,6 +159,8 @@ struct PlanFlags {
   ProblemOptions problem;
   std::optional<std::string> format;
   std::optional<double> tolerance, range;
+  RanksOptions ranks;
+  bool steps = false;
 
   void add_to(const Command& command) {
     problem.add_to(command);
@@ -170,6 +174,8 @@ struct PlanFlags {
                 "max|V| of exact attention, or exact attention, where it costs no more; forward")
         .type_name("EPS");
     command.option("--range", range, "no |scale q.k| is larger").type_name("B");
+    ranks.add_to(command);
+    command.flag("--steps", steps, "with --ranks: print what each rank does, step by step, as JSON");
   }
   /// The plan of exact attention, or of the polynomial that --tolerance finds; what was decided goes to `decided`.
   plan::Plan plan(std::optional<PlanWithin>& decided) const {
@@ -206,6 +212,38 @@ std::optional<Ram> ram_of_run(const PlanFlags& flags, const plan::Plan& plan) {
   }
 }
 
+/// Steps of more ranks than these make more JSON than anyone reads: a list of 64 ranks is some megabytes.
+constexpr int kMostRanksWithSteps = 256;
+
+/// The plan of --ranks, as a table, as JSON, or the steps of the chosen layout.
+void plan_ranks(const PlanFlags& flags, const std::string& format) {
+  const ProblemOptions& o = flags.problem;
+  require_for_ranks(o);
+  if (flags.tolerance || flags.range)
+    throw InvalidProblem("--tolerance and --range with --ranks: ranks share exact attention; leave them out");
+  if (format != "table" && format != "json")
+    throw InvalidProblem(fmt::format("--format {} with --ranks: choose from table, json", format));
+  std::optional<bool> by_time;
+  if (const auto& objective = o.objective.objective) {
+    if (*objective != "words" && *objective != "time")
+      throw InvalidProblem(fmt::format("--objective {}: choose from words, time", *objective));
+    by_time = *objective == "time";
+  }
+  const ranks::Wanted wanted = flags.ranks.wanted(parse_dtype("--dtype", o.dtype), o.compute(), by_time);
+  if (flags.steps && wanted.ranks > kMostRanksWithSteps)
+    throw InvalidProblem(
+        fmt::format("--steps with --ranks {}: give {} ranks at most", wanted.ranks, kMostRanksWithSteps));
+  const Problem p = o.problem();
+  require_arithmetic(o.compute(), p, contiguous_tensors(p, parse_dtype("--dtype", o.dtype)));
+  const ranks::LayoutPlan plan = ranks::plan_layout(p, wanted);
+  if (flags.steps)
+    print(steps_to_json(ranks::World(p, plan.rows.front().cost.layout)));
+  else if (format == "json")
+    print(layouts_to_json(p, wanted, plan));
+  else
+    print_layouts(p, wanted, plan);
+}
+
 }  // namespace
 
 void add_plan(Program& program) {
@@ -219,7 +257,8 @@ void add_plan(Program& program) {
       "  redblue plan --n 4096 --d 64 --heads 8 --objective time --machine tests/data/hardware.json\n"
       "  redblue plan --nq 1 --nk 131072 --d 128 --heads 32 --kv-heads 8 --dtype bf16 --memory 256KiB --json\n"
       "  redblue plan --n 8192 --d 128 --dtype bf16 --memory 64KiB --multiple q=16,k=16 --format c-header\n"
-      "  redblue plan --n 4096 --d 256 --M 4096 --no-workspace --multiple q=16,k=16");
+      "  redblue plan --n 4096 --d 256 --M 4096 --no-workspace --multiple q=16,k=16\n"
+      "  redblue plan --n 1048576 --d 128 --heads 32 --kv-heads 4 --dtype bf16 --ranks 64 --network 5us,50GB/s");
   auto flags = std::make_shared<PlanFlags>();
   flags->add_to(command);
   command.does([flags] {
@@ -227,6 +266,12 @@ void add_plan(Program& program) {
     if (json && flags->format && *flags->format != "json")
       throw InvalidProblem(fmt::format("--json and --format {}: give one of them", *flags->format));
     const std::string format = flags->format.value_or(json ? "json" : "table");
+    if (flags->ranks.given()) {
+      plan_ranks(*flags, format);
+      return 0;
+    }
+    flags->ranks.require_none();
+    if (flags->steps) throw InvalidProblem("--steps is for --ranks: give that, too; redblue trace has those of one");
     std::optional<PlanWithin> decided;
     const plan::Plan plan = flags->plan(decided);
     if (format == "json") {

@@ -196,7 +196,12 @@ LayoutPlan plan_layout(const Problem& p, const Wanted& wanted) {
     const LayoutCost* other = search.best_order(search.line(Transfer::ring, Side::queries));
     add(ring);
     if (search.better(*other, *ring)) add(other);
-    if (search.has_heads()) add(search.best_order(search.heads()));
+    if (search.has_heads())
+      add(search.best_order(search.heads()));
+    else
+      plan.refused.push_back(
+          {"Ulysses", fmt::format("{} query heads on {} key-value heads do not go in {} equal groups", p.heads,
+                                  p.kv_heads.value_or(p.heads), wanted.ranks)});
     add(search.best_order(search.line(Transfer::gather, Side::keys)));
     add(search.best([](const Layout& l) { return l.head_groups == 1 && l.grid_rows > 1 && l.grid_cols > 1; }));
     add(search.best([](const Layout& l) { return l.head_groups > 1 && l.grid_rows * l.grid_cols > 1; }));

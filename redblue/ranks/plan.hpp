@@ -28,8 +28,14 @@ struct LayoutRow {
   std::optional<double> ratio;  ///< words over bound, where that is above 0
 };
 
+/// A layout that people use, which does not go with the problem and the number of ranks.
+struct LayoutRefusal {
+  std::string name, why;
+};
+
 struct LayoutPlan {
   std::vector<LayoutRow> rows;  ///< the chosen one, then others for comparison
+  std::vector<LayoutRefusal> refused;
   std::string reason;
 };
 

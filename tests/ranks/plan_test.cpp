@@ -46,6 +46,8 @@ TEST(RankPlans, HaveTheFiguresOfTheTheory) {
   EXPECT_EQ(plan.rows[0].name, "nested");
   EXPECT_EQ(shape_text(plan.rows[0].cost.layout), "4 x 16 x 1");
   EXPECT_EQ(shape_text(row_named(plan, "2-D")->cost.layout), "1 x 32 x 2");
+  ASSERT_EQ(plan.refused.size(), 1u);
+  EXPECT_EQ(plan.refused[0].why, "32 query heads on 4 key-value heads do not go in 64 equal groups");
   EXPECT_THAT(plan.reason, HasSubstr("nested 4 x 16 x 1 moves the fewest words of a rank"));
   for (const LayoutRow& r : plan.rows) EXPECT_GE(r.ratio.value_or(1), 1) << r.name;
 }

@@ -1,0 +1,92 @@
+#include <map>
+#include <tuple>
+
+#include "cli/cli.hpp"
+
+namespace redblue::test {
+namespace {
+
+using ::testing::HasSubstr;
+
+class PlanRanks : public ::testing::Test, protected Workplace {
+ protected:
+  Finished plan(const Args& more) const {
+    Args args{"plan", "--n", "4096", "--d", "64", "--heads", "8", "--kv-heads", "2"};
+    args.insert(args.end(), more.begin(), more.end());
+    return run(args);
+  }
+  std::string refusal(const Args& more) const {
+    const Finished f = plan(more);
+    EXPECT_EQ(f.exit_code, 2);
+    EXPECT_EQ(f.out, "");
+    return f.err;
+  }
+};
+
+TEST_F(PlanRanks, PutItsChoiceBesideWhatPeopleUse) {
+  const Finished f = run(
+      {"plan", "--n", "1048576", "--d", "128", "--heads", "32", "--kv-heads", "4", "--dtype", "bf16", "--ranks", "64"});
+  ASSERT_EQ(f.exit_code, 0) << f.err;
+  for (const char* text : {"* nested", "4 x 16 x 1", "365297664", "ring", "1056964608", "all-gather", "2-D",
+                           "654835712", "- Ulysses", "moves the fewest words of a rank"})
+    EXPECT_THAT(f.out, HasSubstr(text));
+}
+
+TEST_F(PlanRanks, SayInJsonWhatTheirTableSays) {
+  const Finished f = plan({"--ranks", "8", "--network", "5us,50GB/s,0.5", "--flops", "10T", "--json"});
+  ASSERT_EQ(f.exit_code, 0) << f.err;
+  const Json j = f.json();
+  EXPECT_EQ(j["objective"], "time");
+  EXPECT_EQ(j["network"]["overlap"], 0.5);
+  double least = 1e9;
+  for (const Json& row : j["layouts"]) {
+    least = std::min(least, row["modelled_seconds"].get<double>());
+    EXPECT_EQ(row["ratio"], row["words"].get<double>() / row["bound"]["words"].get<double>());
+    EXPECT_GE(row["ratio"], 1);
+  }
+  EXPECT_EQ(j["layouts"][0]["modelled_seconds"], least);
+  const Json words = plan({"--ranks", "8", "--network", "5us,50GB/s", "--objective", "words", "--json"}).json();
+  for (const Json& row : words["layouts"]) EXPECT_LE(words["layouts"][0]["words"], row["words"]);
+}
+
+TEST_F(PlanRanks, GiveTheStepsOfEveryRank) {
+  const Finished f = plan({"--ranks", "4", "--steps", "--layout", "2x2x1", "--op", "backward"});
+  ASSERT_EQ(f.exit_code, 0) << f.err;
+  const Json j = f.json();
+  ASSERT_EQ(j["programs"].size(), 4);
+  std::map<std::tuple<int, int, std::string>, std::vector<long>> sent, received;
+  for (const Json& program : j["programs"])
+    for (const Json& step : program["steps"]) {
+      const int rank = program["rank"];
+      if (step["verb"] == "send") sent[{rank, step["peer"], step["cargo"]}].push_back(step["words"]);
+      if (step["verb"] == "receive") received[{step["peer"], rank, step["cargo"]}].push_back(step["words"]);
+    }
+  EXPECT_FALSE(sent.empty());
+  EXPECT_EQ(sent, received);
+  EXPECT_EQ(j["programs"][3]["queries"], Json::parse("[[3072, 4096]]"));
+}
+
+TEST_F(PlanRanks, RefuseWhatSaysNothing) {
+  EXPECT_THAT(refusal({"--ranks", "4", "--M", "1000"}), HasSubstr("--M with --ranks"));
+  EXPECT_THAT(refusal({"--ranks", "4", "--schedule", "flash"}), HasSubstr("--schedule with --ranks"));
+  EXPECT_THAT(refusal({"--ranks", "4", "--no-workspace"}), HasSubstr("--no-workspace with --ranks"));
+  EXPECT_THAT(refusal({"--ranks", "4", "--threads", "2"}), HasSubstr("--threads with --ranks"));
+  EXPECT_THAT(refusal({"--ranks", "4", "--format", "csv"}), HasSubstr("--format csv with --ranks"));
+  EXPECT_THAT(refusal({"--ranks", "4", "--objective", "time"}), HasSubstr("give --network"));
+  EXPECT_THAT(refusal({"--ranks", "4", "--flops", "1T"}), HasSubstr("--flops 1T is for --network"));
+  EXPECT_THAT(refusal({"--ranks", "4", "--network", "5,50GB/s"}), HasSubstr("'5' is wrong"));
+  EXPECT_THAT(refusal({"--ranks", "4", "--network", "5us,50GB"}), HasSubstr("'50GB' is wrong"));
+  EXPECT_THAT(refusal({"--ranks", "4", "--network", "5us,50GB/s,2"}), HasSubstr("'2' is wrong"));
+  EXPECT_THAT(refusal({"--ranks", "4", "--layout", "2x2"}), HasSubstr("--layout 2x2"));
+  EXPECT_THAT(refusal({"--ranks", "4", "--layout", "2x2x2"}), HasSubstr("takes 8 ranks of 4"));
+  EXPECT_THAT(refusal({"--ranks", "4", "--transfer", "rings"}), HasSubstr("--transfer rings"));
+  EXPECT_THAT(refusal({"--ranks", "4", "--ownership", "block-cyclic"}), HasSubstr("give --block-rows"));
+  EXPECT_THAT(refusal({"--ranks", "4", "--dropout", "0.1"}), HasSubstr("dropout"));
+  EXPECT_THAT(refusal({"--ranks", "0"}), HasSubstr("--ranks 0"));
+  EXPECT_THAT(refusal({"--ranks", "1000", "--steps"}), HasSubstr("--steps with --ranks 1000"));
+  EXPECT_THAT(refusal({"--M", "1000", "--steps"}), HasSubstr("--steps is for --ranks"));
+  EXPECT_THAT(refusal({"--M", "1000", "--network", "5us,50GB/s"}), HasSubstr("--network 5us,50GB/s is for --ranks"));
+}
+
+}  // namespace
+}  // namespace redblue::test
