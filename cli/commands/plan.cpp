@@ -174,7 +174,7 @@ struct PlanFlags {
                 "max|V| of exact attention, or exact attention, where it costs no more; forward")
         .type_name("EPS");
     command.option("--range", range, "no |scale q.k| is larger").type_name("B");
-    ranks.add_to(command);
+    ranks.add_to(command, RanksOptions::For::plans);
     command.flag("--steps", steps, "with --ranks: print what each rank does, step by step, as JSON");
   }
   /// The plan of exact attention, or of the polynomial that --tolerance finds; what was decided goes to `decided`.

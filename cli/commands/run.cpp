@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "commands/commands.hpp"
+#include "commands/run_ranks.hpp"
 #include "files/huge_rows.hpp"
 #include "files/nan.hpp"
 #include "files/tensors.hpp"
@@ -36,6 +37,7 @@ struct RunFlags {
   ObjectiveOptions objective;
   MaskOptions mask;
   ProblemFlags flags;
+  RanksOptions ranks;
   std::optional<double> scale;
   std::optional<std::string> compute_dtype;
   std::optional<index_t> threads;
@@ -71,6 +73,7 @@ struct RunFlags {
                 "with --tolerance or --approximate: file to write what is proved to, JSON, for "
                 "scripts/check_certificate.py")
         .type_name("FILE");
+    ranks.add_to(command, RanksOptions::For::runs);
     command.flag("--verify", verify,
                  "compare with attention or its gradients in fp64, row by row, and gradients with central differences; "
                  "writes the output in any case; the exit code is 1 if it differs");
@@ -383,6 +386,14 @@ int run_command(const RunFlags& flags) {
         note(fmt::format("{} has {}: so has every output that depends on it", tensor_name(a), *where));
         break;
       }
+  if (flags.ranks.given()) {
+    if (!flags.quiet && !unused.empty()) note(unused_text(flags.files, unused));
+    if (flags.tolerance || flags.certificate)
+      throw InvalidProblem("--tolerance and --certificate with --ranks: ranks share exact attention; leave them out");
+    return run_over_ranks({flags.ranks, flags.files, flags.memory, flags.planner, flags.objective, loaded, problem,
+                           tensors, options, flags.verify, flags.json, flags.quiet});
+  }
+  flags.ranks.require_none();
   const DType dtype = tensors[inputs_of(problem).front()].dtype;
   const auto plan_of = [&](const Problem& p, const Tensors& t) {
     return objective.plan(p, flags.planner.options(t, options), flags.memory, options.compute, dtype,
@@ -461,6 +472,7 @@ void add_run(Program& program) {
       "  redblue run --M 4096 --input X.safetensors --output Y.safetensors --verify\n"
       "  redblue run --op backward --M 16384 --input X.safetensors --output G.safetensors --verify\n"
       "  redblue run --op scores --M 4096 --input X.safetensors --output S.safetensors --causal\n"
+      "  redblue run --ranks 4 --input X.safetensors --output Y.safetensors --verify\n"
       "  redblue run --partial --M 4096 --input Part.safetensors --output Y.safetensors\n"
       "  redblue run --op gradient-x --M 65536 --input A.safetensors --output G.safetensors\n"
       "  redblue run --memory 64KiB --q Q.npy --k K.npy --v V.npy --o O.npy --lse L.npy --causal --compute-dtype f64");

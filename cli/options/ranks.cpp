@@ -95,9 +95,9 @@ ranks::Layout layout_from(const std::string& text) {
   }
   if (parts.size() != 3 || numbers.size() != 3)
     throw InvalidProblem(
-        fmt::format("--layout {}: give HEAD_GROUPSxROWSxCOLUMNS, three numbers from 1 on: 4x16x1", text));
+        fmt::format("--grid {}: give HEAD_GROUPSxROWSxCOLUMNS, three numbers from 1 on: 4x16x1", text));
   if (Words(numbers[0]) * numbers[1] * numbers[2] > kMostRanks)
-    throw InvalidProblem(fmt::format("--layout {}: give {} ranks at most", text, kMostRanks));
+    throw InvalidProblem(fmt::format("--grid {}: give {} ranks at most", text, kMostRanks));
   return {numbers[0], numbers[1], numbers[2]};
 }
 
@@ -111,11 +111,15 @@ std::optional<T> value_named(const std::string& option, const std::optional<std:
 
 }  // namespace
 
-void RanksOptions::add_to(const Command& command) {
+void RanksOptions::add_to(const Command& command, For what) {
   command
-      .option("--ranks", number,
-              "plan how attention is spread over this number of ranks (processes with memory of their own): words on "
-              "the network, beside ring, all-gather, Ulysses and grids, with the lower bound; forward, backward")
+      .option(
+          "--ranks", number,
+          what == For::plans
+              ? "plan how attention is spread over this number of ranks (processes with memory of their own): words on "
+                "the network, beside ring, all-gather, Ulysses and grids, with the lower bound; forward, backward"
+              : "run as this number of ranks, which send each other what they need: the processes that mpirun "
+                "started (in a build with MPI), else threads of this one; forward, backward")
       .type_name("P");
   command
       .option("--network", network,
@@ -127,7 +131,7 @@ void RanksOptions::add_to(const Command& command) {
               "with --network: operations of a rank per second, 200T: what its work takes (default: no time)")
       .type_name("RATE");
   command
-      .option("--layout", layout,
+      .option("--grid", layout,
               "with --ranks: this one, HEAD_GROUPSxROWSxCOLUMNS: 64x1x1 is Ulysses, 1x64x1 a ring or all-gather")
       .type_name("GRID");
   command
@@ -144,7 +148,7 @@ void RanksOptions::add_to(const Command& command) {
 void RanksOptions::require_none() const {
   for (const auto& [name, value] : {std::pair{"--network", network},
                                     {"--flops", flops},
-                                    {"--layout", layout},
+                                    {"--grid", layout},
                                     {"--transfer", transfer},
                                     {"--ownership", ownership}})
     if (value) throw InvalidProblem(fmt::format("{} {} is for --ranks: give that, too", name, *value));

@@ -12,7 +12,9 @@ struct RanksOptions {
   std::optional<index_t> number, block;
   std::optional<std::string> network, flops, layout, transfer, ownership;
 
-  void add_to(const Command& command);
+  enum class For { plans, runs };
+
+  void add_to(const Command& command, For what);
   bool given() const { return number.has_value(); }
   /// What is wanted, for arrays of `dtype` and arithmetic in `compute`; `by_time`: --objective, where it was given.
   /// Throws InvalidProblem or Unsupported, with the option, for what cannot be read or says nothing.

@@ -20,9 +20,9 @@ from ._errors import InvalidProblem, Unsupported
 from ._lse import require_small
 from ._options import OPTIONS
 from ._request import Request
-from ._settings import Sizes, problem_of, sizes_of, tokens_first, wanted_of
+from ._settings import Sizes, problem_of, settings_of, sizes_of, tokens_first, wanted_of
 
-__all__ = ["Layout", "attention", "attention_backward", "count", "positions"]
+__all__ = ["Layout", "Planned", "attention", "attention_backward", "count", "plan", "positions"]
 
 #: The options that ranks heed.
 HEEDED = (
@@ -215,11 +215,15 @@ def _require_small(spread: _Spread, do: Any, lse: Any) -> None:
 
 
 def _world(ranks: Layout, sizes: Sizes, op: str, options: dict) -> Any:
-    from ._settings import settings_of
-
     _require_heeded(options)
-    settings = settings_of(options, {"alibi": options.get("alibi_slopes") is not None, "sinks": options.get("sinks") is not None})
-    return _core.World(problem_of(op, sizes, settings), *_layout(ranks, ranks.head_groups * ranks.grid_rows * ranks.grid_cols))
+    return _core.World(_problem(op, sizes, options), *_layout(ranks, ranks.head_groups * ranks.grid_rows * ranks.grid_cols))
+
+
+def _problem(op: str, sizes: Sizes, options: dict) -> Any:
+    given = {"alibi": options.get("alibi_slopes") is not None, "sinks": options.get("sinks") is not None}
+    problem = problem_of(op, sizes, settings_of(options, given))
+    problem.validate()
+    return problem
 
 
 def positions(ranks: Layout, rank: int, n_q: int, n_k: Optional[int] = None, **options: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -235,6 +239,44 @@ def positions(ranks: Layout, rank: int, n_q: int, n_k: Optional[int] = None, **o
         rows = [np.arange(begin, end) for begin, end in world.rows(rank, queries)]
         found.append(np.concatenate(rows) if rows else np.arange(0))
     return found[0], found[1]
+
+
+class Planned(NamedTuple):
+    """Layouts for a problem, the chosen one first: its layout, why, and a dict for each with words of the busiest rank (inputs
+    received and partial results sent), bytes, messages, balance (most pairs of a rank over their mean), bound and ratio."""
+
+    layout: Layout
+    reason: str
+    rows: list
+
+    def __str__(self) -> str:
+        head = f"{'layout':<34}{'words of a rank':>18}{'bound':>18}{'ratio':>8}{'messages':>10}{'balance':>9}"
+        lines = [
+            f"{r['name'] + ' ' + ' x '.join(map(str, r['layout'][:3])) + ' ' + r['layout'][3]:<34}{r['words']:>18}{r['bound']:>18}"
+            f"{'' if r['ratio'] is None else format(r['ratio'], '.3f'):>8}{r['messages']:>10}{r['balance']:>9.3f}"
+            for r in self.rows
+        ]
+        return "\n".join([head, *lines, self.reason])
+
+
+def plan(
+    ranks: int, *, n_q: int, d: int, n_k: Optional[int] = None, d_v: Optional[int] = None, heads: int = 1,
+    kv_heads: Optional[int] = None, batch: int = 1, op: str = "forward", dtype: str = "f32", transfer: str = "", ownership: str = "",
+    block: int = 0, **options: Any,
+) -> Planned:  # fmt: skip
+    """The layout of this number of ranks with the fewest words of a rank, beside ring, all-gather, Ulysses and grids, each with a proven
+    lower bound. `dtype` is the type of q, k and v ("bf16", ..); transfer and ownership (with block), where given, are not chosen;
+    options are masks, as in `attention`. docs/ranks.md.
+    """
+    sizes = Sizes(batch, heads, heads if kv_heads is None else kv_heads, n_q, n_q if n_k is None else n_k, d, d if d_v is None else d_v)
+    widths = {"f64": (8, 8), "f32": (4, 4), "f16": (2, 4), "bf16": (2, 4)}
+    if dtype not in widths:
+        raise InvalidProblem(f"dtype = {dtype!r}: give one of {', '.join(widths)}")
+    _require_heeded(options)
+    rows, reason = _core.plan_ranks(_problem(op, sizes, options), ranks, transfer, ownership, block, *widths[dtype])
+    for row in rows:
+        row["layout"] = Layout(*row["layout"])
+    return Planned(rows[0]["layout"], reason, rows)
 
 
 def count(

@@ -147,6 +147,35 @@ nb::dict run_over_ranks(const World& world, nb::handle comm, nb::handle arrays, 
   return d;
 }
 
+/// The rows of a plan for ranks, the chosen one first, and why.
+nb::tuple planned(const Problem& problem, int number, const std::string& transfer, const std::string& ownership,
+                  index_t block, index_t input_bytes, index_t partial_bytes) {
+  ranks::Wanted wanted{.ranks = number, .widths = {input_bytes, partial_bytes}};
+  if (!transfer.empty())
+    wanted.transfer = named("transfer", transfer, ranks::transfer_from_name(transfer), "exchange, gather or ring");
+  if (!ownership.empty())
+    wanted.ownership = named("ownership", ownership, ranks::ownership_from_name(ownership),
+                             "contiguous, zig-zag, block-cyclic or documents");
+  wanted.block = block;
+  const ranks::LayoutPlan plan = plan_layout(problem, wanted);
+  nb::list rows;
+  for (const ranks::LayoutRow& row : plan.rows) {
+    const Layout& l = row.cost.layout;
+    nb::dict d;
+    d["name"] = row.name;
+    d["layout"] = nb::make_tuple(l.head_groups, l.grid_rows, l.grid_cols, std::string(name_of(l.transfer)),
+                                 std::string(name_of(l.ownership)), l.block);
+    d["words"] = integer_of(row.cost.words);
+    d["bytes"] = integer_of(row.cost.bytes);
+    d["messages"] = integer_of(row.cost.messages);
+    d["balance"] = row.cost.balance;
+    d["bound"] = integer_of(row.bound.words);
+    d["ratio"] = row.ratio ? nb::object(nb::float_(*row.ratio)) : nb::none();
+    rows.append(d);
+  }
+  return nb::make_tuple(rows, plan.reason);
+}
+
 int checked_rank(const World& w, int rank) {
   if (rank < 0 || rank >= w.ranks()) throw InvalidProblem(fmt::format("rank = {} of {}", rank, w.ranks()));
   return rank;
@@ -178,6 +207,8 @@ void add_ranks(nb::module_& m) {
       .def(
           "count", [](const World& w, int rank) { return described(w, checked_rank(w, rank)); }, nb::arg("rank"),
           "Words on the network and in memory of a rank, by walking through its steps.");
+  m.def("plan_ranks", &planned, nb::arg("problem"), nb::arg("ranks"), nb::arg("transfer"), nb::arg("ownership"),
+        nb::arg("block"), nb::arg("input_bytes"), nb::arg("partial_bytes"), "Layouts for a problem, the best first.");
   m.def("run_ranks", &run_over_ranks, nb::arg("world"), nb::arg("comm"), nb::arg("arrays"), nb::arg("tokens_first"),
         nb::arg("wanted"), nb::arg("patience"), "Attention over ranks, on the rank of `comm`.");
 }

@@ -27,7 +27,7 @@ void for_own_words(const Rows& rows, const Tensor& whole, std::byte* own, const 
 /// A bias has a row for each query, or one for all.
 bool is_spread(const Tensors& whole, SlowArray a) {
   const bool rows_of_bias = a == SlowArray::bias && whole[a].shape[2] != 1;
-  return whole[a].data != nullptr && (rows_of_bias || !is_of_modifiers(a));
+  return whole[a].shape[0] > 0 && (rows_of_bias || !is_of_modifiers(a));
 }
 const Rows& rows_at(const World& world, SlowArray a, int rank) {
   return world.rows_of(a == SlowArray::bias ? Side::queries : side_of(a), rank);

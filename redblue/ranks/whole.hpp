@@ -6,8 +6,8 @@
 /// From tensors of the whole to those of ranks, and back.
 namespace redblue::ranks {
 
-/// The rows that a rank has at home of tensors of the whole, in memory of their own; outputs have room. Modifiers stay
-/// where they are.
+/// The rows that a rank has at home of tensors of the whole, in memory of their own; outputs have room, and need no
+/// data in the whole. Modifiers but a bias stay where they are.
 class OwnRows {
  public:
   OwnRows(const World& world, int rank, const Tensors& whole);

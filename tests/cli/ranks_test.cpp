@@ -50,7 +50,7 @@ TEST_F(PlanRanks, SayInJsonWhatTheirTableSays) {
 }
 
 TEST_F(PlanRanks, GiveTheStepsOfEveryRank) {
-  const Finished f = plan({"--ranks", "4", "--steps", "--layout", "2x2x1", "--op", "backward"});
+  const Finished f = plan({"--ranks", "4", "--steps", "--grid", "2x2x1", "--op", "backward"});
   ASSERT_EQ(f.exit_code, 0) << f.err;
   const Json j = f.json();
   ASSERT_EQ(j["programs"].size(), 4);
@@ -77,8 +77,8 @@ TEST_F(PlanRanks, RefuseWhatSaysNothing) {
   EXPECT_THAT(refusal({"--ranks", "4", "--network", "5,50GB/s"}), HasSubstr("'5' is wrong"));
   EXPECT_THAT(refusal({"--ranks", "4", "--network", "5us,50GB"}), HasSubstr("'50GB' is wrong"));
   EXPECT_THAT(refusal({"--ranks", "4", "--network", "5us,50GB/s,2"}), HasSubstr("'2' is wrong"));
-  EXPECT_THAT(refusal({"--ranks", "4", "--layout", "2x2"}), HasSubstr("--layout 2x2"));
-  EXPECT_THAT(refusal({"--ranks", "4", "--layout", "2x2x2"}), HasSubstr("takes 8 ranks of 4"));
+  EXPECT_THAT(refusal({"--ranks", "4", "--grid", "2x2"}), HasSubstr("--grid 2x2"));
+  EXPECT_THAT(refusal({"--ranks", "4", "--grid", "2x2x2"}), HasSubstr("takes 8 ranks of 4"));
   EXPECT_THAT(refusal({"--ranks", "4", "--transfer", "rings"}), HasSubstr("--transfer rings"));
   EXPECT_THAT(refusal({"--ranks", "4", "--ownership", "block-cyclic"}), HasSubstr("give --block-rows"));
   EXPECT_THAT(refusal({"--ranks", "4", "--dropout", "0.1"}), HasSubstr("dropout"));

@@ -42,6 +42,15 @@ def test_counts_are_those_of_the_ring():
     assert found["received"] == {"inputs": n * (ranks - 1) // ranks * kv_heads * 2 * d, "partials": 0, "messages": ranks - 1}
 
 
+def test_plans_are_those_of_the_program():
+    found = redblue.distributed.plan(64, n_q=1 << 20, d=128, heads=32, kv_heads=4, dtype="bf16", ownership="contiguous")
+    assert found.layout.head_groups == 4 and found.rows[0]["words"] < min(row["words"] for row in found.rows[1:])
+    assert all(row["ratio"] is None or row["ratio"] >= 1 for row in found.rows)
+    assert found.reason in str(found) and "Ulysses" in str(found)
+    with pytest.raises(redblue.InvalidProblem, match="dtype = 'int8'"):
+        redblue.distributed.plan(4, n_q=16, d=4, dtype="int8")
+
+
 class Alone:
     """A communicator of one rank."""
 

@@ -1,0 +1,70 @@
+#include "cli/cli.hpp"
+#include "support/tolerance.hpp"
+
+/// run --ranks: threads of the program as ranks. tests/mpi/program.sh has processes.
+namespace redblue::test {
+namespace {
+
+using testing::HasSubstr;
+
+Problem causal_groups() {
+  Problem p = problem(19, 19, 6, 5);
+  p.batch = 2;
+  p.heads = 4;
+  p.kv_heads = 2;
+  p.causal = true;
+  return p;
+}
+
+TEST(CliRanks, ForwardAndBackwardAreVerifiedAndMoveTheFormula) {
+  const Problem p = causal_groups();
+  const Workplace w;
+  w.inputs(p, generate(p));
+  const Args layouts[] = {"--ranks 3"_args, "--ranks 4 --grid 1x2x2 --transfer gather --ownership zig-zag"_args,
+                          "--ranks 4 --grid 2x2x1 --ownership block-cyclic --block-rows 3"_args};
+  for (const Args& layout : layouts) {
+    const Finished f = w.run("run --M 300 --causal --verify --json"_args + layout + kNpyFiles);
+    ASSERT_EQ(f.exit_code, 0) << f.err << f.out;
+    const Json j = f.json();
+    EXPECT_EQ(j["schema"], "redblue.run_ranks/1");
+    EXPECT_EQ(j["verified"], true);
+    for (const char* way : {"received", "sent"}) EXPECT_EQ(j["rank_0"][way], j["rank_0"]["formula"][way]);
+    EXPECT_GT(j["rank_0"]["sent"]["inputs"], 0);
+  }
+}
+
+TEST(CliRanks, GiveWhatOneProcessGives) {
+  const Problem p = causal_groups();
+  const Data x = generate(p);
+  const Workplace w;
+  w.inputs(p, x);
+  const Finished f = w.run("run --M 300 --causal --ranks 3"_args + kNpyFiles);
+  ASSERT_EQ(f.exit_code, 0) << f.err;
+  EXPECT_THAT(f.out, HasSubstr("forward over 3 ranks, threads of this process"));
+  const Result ours{numbers(file::read_npy(w / "o.npy")), numbers(file::read_npy(w / "lse.npy"))},
+      truth = truth_of(p, x.q, x.k, x.v);
+  EXPECT_TRUE(close(ours, truth, truth, eps_of(DType::f32)));
+}
+
+TEST(CliRanks, RefuseWhatTheyDoNotHeed) {
+  const Problem p = causal_groups();
+  const Workplace w;
+  w.inputs(p, generate(p));
+  const auto refusal = [&](const Args& args) {
+    const Finished f = w.run("run"_args + args + kNpyFiles);
+    EXPECT_EQ(f.exit_code, 2) << f.out;
+    return f.err;
+  };
+  EXPECT_THAT(refusal("--ranks 2 --memory 64KiB"_args),
+              HasSubstr("--memory with --ranks: each rank plans its own work"));
+  EXPECT_THAT(refusal("--ranks 2 --schedule flash"_args), HasSubstr("--schedule with --ranks"));
+  EXPECT_THAT(refusal("--ranks 2 --M 300 --threads 2"_args), HasSubstr("--threads 2: ranks are threads"));
+  EXPECT_THAT(refusal("--ranks 100 --M 300"_args), HasSubstr("--ranks 100 as threads of one process: give 64 at most"));
+  EXPECT_THAT(refusal("--ranks 0 --M 300"_args), HasSubstr("--ranks 0"));
+  EXPECT_THAT(refusal("--transfer ring --M 300"_args), HasSubstr("--transfer ring is for --ranks"));
+  EXPECT_THAT(refusal("--ranks 2 --M 300 --dropout 0.5 --seed 1"_args), HasSubstr("ranks do not share dropout"));
+  EXPECT_FALSE(w.files().contains("o.npy"));
+}
+
+}  // namespace
+}  // namespace redblue::test
