@@ -157,7 +157,7 @@ std::string reason_of_layout(const Problem& p, const Wanted& wanted, const std::
   else
     text += fmt::format(" moves the fewest words of a rank, {}", chosen.cost.words.str());
   if (ring != rows.end() && ring != rows.begin() && ring->cost.words > 0)
-    text += fmt::format(" ({:.2f} of the ring's words)", chosen.cost.words.to_double() / ring->cost.words.to_double());
+    text += fmt::format(" ({:.2g} of the ring's words)", chosen.cost.words.to_double() / ring->cost.words.to_double());
   return text + ": " + why_few_words(p, chosen.cost.layout);
 }
 

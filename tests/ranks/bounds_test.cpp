@@ -59,6 +59,17 @@ TEST(RankBounds, OfGroupedQueriesAreThoseOfTheTheory) {
   EXPECT_FALSE(heads_over_ranks(p, even(p, 64)).holds);
 }
 
+/// Square grids move the bound and their words of lse; ranks in a grid for B'' come as near as whole numbers let them.
+TEST(RankBounds, AreAttainedBySquareGrids) {
+  const Problem p = dense(1 << 12, 1, 1, 16, 16);
+  const LayoutCost cost = cost_of(World(p, {1, 8, 8}), {}, std::nullopt);
+  EXPECT_EQ(cost.words - (Words(1 << 12) / 8 - Words(1 << 12) / 64), forward_over_ranks(p, even(p, 64)).words);
+  const Problem back = dense(1 << 12, 1, 1, 16, 16, Operation::backward);
+  const LayoutCost near = cost_of(World(back, {1, 6, 8}), {}, std::nullopt);
+  const Homes homes{48, near.home_queries, near.home_keys};
+  EXPECT_NEAR(near.words.to_double() / words(backward_over_ranks(back, homes)), 1, 0.04);
+}
+
 /// Few pairs: each could come as a word of its own.
 TEST(RankBounds, DoNotExceedTheWordsOfPairs) {
   const Problem p = dense(4096, 1, 1, 1024, 1024);
