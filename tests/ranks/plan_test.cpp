@@ -97,6 +97,18 @@ TEST(RankPlans, BalanceCausalWork) {
   EXPECT_EQ(plan.rows[0].cost.layout.ranks(), 16);
 }
 
+/// Documents that lie on one rank each move nothing; a long one would leave the other ranks without work.
+TEST(RankPlans, ShareLongDocumentsAndKeepEqualOnesWhole) {
+  Problem p = grouped(4096, 1, 1, 64);
+  p.cu_seqlens_q = {0, 1024, 2048, 3072, 4096};
+  const LayoutCost equal = plan_layout(p, {.ranks = 4}).rows[0].cost;
+  EXPECT_EQ(equal.words, 0);
+  p.cu_seqlens_q = {0, 3900, 4000, 4050, 4096};
+  const LayoutCost shared = plan_layout(p, {.ranks = 4}).rows[0].cost;
+  EXPECT_GT(shared.words, 0);
+  EXPECT_LT(shared.balance, 1.2);
+}
+
 /// 61 ranks are one row or one column; 60 make a grid.
 TEST(RankPlans, LeaveRanksUnusedWhereAGridIsBetter) {
   const LayoutPlan plan = plan_layout(grouped(6100, 1, 1, 64), {.ranks = 61});
