@@ -187,6 +187,7 @@ TEST(Certificate, says_what_is_wrong) {
       says("reads=2", "reads=1"),
       "the moves count reads=2 writes=1 computed=1 peak=3, the certificate says reads=1 writes=1 computed=1 peak=3");
   EXPECT_EQ(says("x[1] input", "x[0] input"), "two nodes are called x[0]");
+  EXPECT_EQ(says("sum 1", "sum 2"), "line 10: sum has no constant: 1 stands in its place, not 2");
   std::string other_digest = text;
   other_digest[text.size() - 2] ^= 1;
   EXPECT_EQ(refusal_of([&] { parse_certificate(other_digest); }),

@@ -19,19 +19,20 @@ struct OpTraits {
   std::string_view name;
   std::size_t fewest_parents;
   std::size_t most_parents;
+  bool has_constant = false;
 };
 constexpr std::array<OpTraits, 13> kOps = {{{"input", 0, 0},
                                             {"unknown", 1, kAnyNumber},
                                             {"sum", 1, kAnyNumber},
                                             {"difference", 2, 2},
-                                            {"product", 1, kAnyNumber},
+                                            {"product", 1, kAnyNumber, true},
                                             {"quotient", 2, 2},
-                                            {"multiply_add", 3, 3},
+                                            {"multiply_add", 3, 3, true},
                                             {"maximum", 1, kAnyNumber},
-                                            {"exp", 1, 2},
+                                            {"exp", 1, 2, true},
                                             {"log", 1, 1},
                                             {"copy", 1, 1},
-                                            {"constant", 0, 0},
+                                            {"constant", 0, 0, true},
                                             {"formula", 1, kAnyNumber}}};
 
 const OpTraits& traits_of(Op op) { return kOps[static_cast<std::size_t>(op)]; }
@@ -115,6 +116,8 @@ Node Graph::add_input(std::string name) { return append(Op::input, std::move(nam
 
 Node Graph::add(Op op, std::span<const Node> parents, std::string name, double k) {
   check_number_of_parents(op, parents.size());
+  if (!traits_of(op).has_constant && k != 1)
+    throw Error(fmt::format("{} has no constant: 1 stands in its place, not {}", name_of(op), k));
   for (const Node p : parents)
     if (p >= size()) throw Error(fmt::format("node {} has parent {}, which does not come before it", size(), p));
   if (op == Op::unknown) {

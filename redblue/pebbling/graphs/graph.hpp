@@ -47,7 +47,8 @@ class Graph {
   /// A node whose value is given.
   Node add_input(std::string name);
   /// A node computed from these, which the graph has already. Throws Error if it does not have one of them, if their
-  /// number is not one that the operation takes, or if one is given twice and the operation is unknown.
+  /// number is not one that the operation takes, if one is given twice and the operation is unknown, or for a constant
+  /// other than 1 of an operation that has none.
   Node add(Op op, std::span<const Node> parents, std::string name = {}, double k = 1);
   Node add(Op op, std::initializer_list<Node> parents, std::string name = {}, double k = 1) {
     return add(op, std::span<const Node>(parents.begin(), parents.size()), std::move(name), k);
