@@ -18,13 +18,13 @@ namespace redblue::test {
 /// computation, slide, update and removal of a red pebble from every state, with no thought of which of them make
 /// sense. It shares nothing with the solver but the graph. None if no play ends.
 inline std::optional<std::size_t> least_io(const pebbling::Graph& g, const pebbling::Rules& rules, std::size_t M) {
-  using Bits = std::uint32_t;
-  using State = std::tuple<Bits, Bits, Bits>;  // red, blue, computed nodes or edges
+  using Bits = std::uint64_t;
+  using State = std::tuple<Bits, Bits, Bits>;  // red of each processor, blue, computed nodes or edges
   const bool partial = rules.compute == pebbling::Rules::Compute::partial;
   const bool slide = rules.compute == pebbling::Rules::Compute::slide;
   const std::vector<bool> needed = pebbling::needed_nodes(g);
   const auto bit = [](std::size_t v) { return Bits{1} << v; };
-  const auto number = [](Bits s) { return static_cast<std::size_t>(__builtin_popcount(s)); };
+  const auto number = [](Bits s) { return static_cast<std::size_t>(__builtin_popcountll(s)); };
   std::vector<Bits> parents(g.size());
   std::vector<std::pair<std::size_t, std::size_t>> edges;
   Bits inputs = 0, outputs = 0;
@@ -46,7 +46,7 @@ inline std::optional<std::size_t> least_io(const pebbling::Graph& g, const pebbl
   };
   std::map<State, std::size_t> best;
   std::deque<std::pair<std::size_t, State>> queue;
-  const auto reach = [&](State s, std::size_t cost, bool free) {
+  const auto reach_state = [&](State s, std::size_t cost, bool free) {
     const auto [at, fresh] = best.try_emplace(s, cost);
     if (!fresh && at->second <= cost) return;
     at->second = cost;
@@ -55,12 +55,12 @@ inline std::optional<std::size_t> least_io(const pebbling::Graph& g, const pebbl
     else
       queue.emplace_back(cost, s);
   };
-  reach({0, inputs, 0}, 0, true);
+  reach_state({0, inputs, 0}, 0, true);
   while (!queue.empty()) {
     const auto [cost, state] = queue.front();
     queue.pop_front();
     if (best[state] < cost) continue;
-    const auto [red, blue, done] = state;
+    const auto [all_red, blue, done] = state;
     bool whole = (outputs & ~blue) == 0;
     if (partial)
       for (std::size_t v = 0; v < g.size(); ++v)
@@ -75,32 +75,39 @@ inline std::optional<std::size_t> least_io(const pebbling::Graph& g, const pebbl
         }
       return total;
     }
-    const bool room = number(red) < M;
-    for (std::size_t v = 0; v < g.size(); ++v) {
-      const Bits b = bit(v);
-      if ((blue & b) != 0 && (red & b) == 0 && room) reach({red | b, blue, done}, cost + 1, false);
-      if ((red & b) != 0 && (blue & b) == 0) reach({red, blue | b, done}, cost + 1, false);
-      if ((red & b) != 0 && (!partial || (blue & b) != 0 || (!open(done, v, false) && !open(done, v, true))))
-        reach({red & ~b, blue, done}, cost, true);
-      if (partial || (inputs & b) != 0 || (parents[v] & ~red) != 0) continue;
-      if (!rules.recompute && (done & b) != 0) continue;
-      const Bits after = rules.recompute ? 0 : done | b;
-      if ((red & b) == 0 && room) reach({red | b, blue, after}, cost, true);
-      if (slide)
-        for (std::size_t p = 0; p < v; ++p)
-          if ((parents[v] & bit(p)) != 0) reach({(red & ~bit(p)) | b, blue, after}, cost, true);
-    }
-    if (!partial) continue;
-    for (std::size_t e = 0; e < edges.size(); ++e) {
-      const auto [from, to] = edges[e];
-      if ((done & bit(e)) != 0) continue;
-      if (from != to && (open(done, from, false) || (red & bit(from)) == 0)) continue;
-      if ((red & bit(to)) == 0 && ((blue & bit(to)) != 0 || !room)) continue;
-      bool started = false;
-      for (std::size_t other = 0; other < edges.size(); ++other)
-        started = started || (edges[other].second == to && (done & bit(other)) != 0);
-      if (started && (red & bit(to)) == 0) continue;
-      reach({red | bit(to), blue & ~bit(to), done | bit(e)}, cost, true);
+    for (std::size_t processor = 0; processor < rules.processors; ++processor) {
+      const std::size_t shift = processor * g.size();
+      const Bits mask = (bit(g.size()) - 1) << shift, red = (all_red & mask) >> shift, others = all_red & ~mask;
+      const auto reach = [&](State s, std::size_t total, bool free) {
+        reach_state({others | (std::get<0>(s) << shift), std::get<1>(s), std::get<2>(s)}, total, free);
+      };
+      const bool room = number(red) < M;
+      for (std::size_t v = 0; v < g.size(); ++v) {
+        const Bits b = bit(v);
+        if ((blue & b) != 0 && (red & b) == 0 && room) reach({red | b, blue, done}, cost + 1, false);
+        if ((red & b) != 0 && (blue & b) == 0) reach({red, blue | b, done}, cost + 1, false);
+        if ((red & b) != 0 && (!partial || (blue & b) != 0 || (!open(done, v, false) && !open(done, v, true))))
+          reach({red & ~b, blue, done}, cost, true);
+        if (partial || (inputs & b) != 0 || (parents[v] & ~red) != 0) continue;
+        if (!rules.recompute && (done & b) != 0) continue;
+        const Bits after = rules.recompute ? 0 : done | b;
+        if ((red & b) == 0 && room) reach({red | b, blue, after}, cost, true);
+        if (slide)
+          for (std::size_t p = 0; p < v; ++p)
+            if ((parents[v] & bit(p)) != 0) reach({(red & ~bit(p)) | b, blue, after}, cost, true);
+      }
+      if (!partial) continue;
+      for (std::size_t e = 0; e < edges.size(); ++e) {
+        const auto [from, to] = edges[e];
+        if ((done & bit(e)) != 0) continue;
+        if (from != to && (open(done, from, false) || (red & bit(from)) == 0)) continue;
+        if ((red & bit(to)) == 0 && ((blue & bit(to)) != 0 || !room)) continue;
+        bool started = false;
+        for (std::size_t other = 0; other < edges.size(); ++other)
+          started = started || (edges[other].second == to && (done & bit(other)) != 0);
+        if (started && (red & bit(to)) == 0) continue;
+        reach({red | bit(to), blue & ~bit(to), done | bit(e)}, cost, true);
+      }
     }
   }
   return std::nullopt;

@@ -30,8 +30,10 @@ std::optional<std::pair<int, std::vector<Step>>> beam_search(const Game& game, s
   add(std::move(first));
   for (std::vector<Entry>& layer : layers) {
     const auto key = [](const Entry& e) { return std::pair(e.position.done, e.position.red); };
-    std::ranges::sort(
-        layer, [&](const Entry& a, const Entry& b) { return std::pair(a.paid, key(a)) < std::pair(b.paid, key(b)); });
+    const auto least = [](const Entry& e) { return e.paid + e.position.ahead; };
+    std::ranges::sort(layer, [&](const Entry& a, const Entry& b) {
+      return std::pair(least(a), key(a)) < std::pair(least(b), key(b));
+    });
     std::size_t followed = 0;
     for (std::size_t k = 0; k < layer.size() && followed < width; ++k) {
       if (k > 0 && layer[k].paid == layer[k - 1].paid && key(layer[k]) == key(layer[k - 1])) continue;

@@ -1,13 +1,10 @@
 #include "redblue/pebbling/search/recompute.hpp"
 
-#include <array>
-
 namespace redblue::pebbling {
 namespace {
 
-/// The least price of reads that give the needed nodes if fast memory had no limit: each needed node is red, is read,
-/// or its parents are needed. A flow from the needed outputs through edges to parents, through each node no more than
-/// its price; augmented one by one, as it is small.
+/// A flow from the needed outputs through edges to parents, through each node no more than its price; augmented one by
+/// one, as it is small.
 class ReadCut {
  public:
   ReadCut(const Board& board, Set red, const std::array<int, kMostOnBoard>& price)
@@ -88,14 +85,22 @@ class ReadCut {
 
 }  // namespace
 
-Recompute::Recompute(const Board& board, int M, bool slide)
-    : board_(board), M_(M), slide_(slide), ancestors_(board.size()) {
+std::vector<Set> ancestors_of(const Board& board) {
+  std::vector<Set> ancestors(board.size());
   for (std::size_t round = 0; round < board.size(); ++round)
     for (std::size_t v = 0; v < board.size(); ++v) {
-      ancestors_[v] |= only(v);
-      for_each(board.parents[v], [&](std::size_t p) { ancestors_[v] |= ancestors_[p]; });
+      ancestors[v] |= only(v);
+      for_each(board.parents[v], [&](std::size_t p) { ancestors[v] |= ancestors[p]; });
     }
+  return ancestors;
 }
+
+int least_price_of_reads(const Board& board, Set red, const std::array<int, kMostOnBoard>& price, Set roots) {
+  return ReadCut(board, red, price).value(roots);
+}
+
+Recompute::Recompute(const Board& board, int M, bool slide)
+    : board_(board), M_(M), slide_(slide), ancestors_(ancestors_of(board)) {}
 
 Position Recompute::start() const { return {}; }
 
@@ -124,7 +129,7 @@ void Recompute::settle(Position& p) const {
 int Recompute::bound_ahead(const Position& p) const {
   std::array<int, kMostOnBoard> price{};
   for (std::size_t x = 0; x < board_.size(); ++x) price[x] = std::min(price_of_reading(p, x), 1 << 20);
-  return ReadCut(board_, p.red, price).value(board_.outputs & ~p.done);
+  return least_price_of_reads(board_, p.red, price, board_.outputs & ~p.done);
 }
 
 }  // namespace redblue::pebbling

@@ -1,5 +1,6 @@
 #pragma once
 #include <algorithm>
+#include <array>
 #include <vector>
 
 #include "redblue/pebbling/search/board.hpp"
@@ -7,6 +8,13 @@
 #include "redblue/pebbling/search/search.hpp"
 
 namespace redblue::pebbling {
+
+/// The ancestors of each node, and the node.
+std::vector<Set> ancestors_of(const Board& board);
+
+/// The least price of reads that give these nodes if fast memory had no limit: each needed node is red, is read at its
+/// price, or its parents are needed.
+int least_price_of_reads(const Board& board, Set red, const std::array<int, kMostOnBoard>& price, Set roots);
 
 /// The game in which a node may be computed again, for Search. A position holds in `done` the inputs that were read and
 /// the nodes that were computed, in `red` the red nodes that may be used again, in `clean` those computed nodes, no
@@ -51,7 +59,7 @@ class Recompute {
   const Board& board_;
   int M_;
   bool slide_;
-  std::vector<Set> ancestors_;  ///< of each node, and the node
+  std::vector<Set> ancestors_;
 };
 
 template <class F>

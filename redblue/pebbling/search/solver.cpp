@@ -6,6 +6,7 @@
 #include <ctime>
 #include <span>
 #include <stdexcept>
+#include <type_traits>
 #include <utility>
 
 #include "redblue/language/error.hpp"
@@ -14,6 +15,7 @@
 #include "redblue/pebbling/search/board.hpp"
 #include "redblue/pebbling/search/one_shot.hpp"
 #include "redblue/pebbling/search/partial.hpp"
+#include "redblue/pebbling/search/processors.hpp"
 #include "redblue/pebbling/search/recompute.hpp"
 #include "redblue/pebbling/search/search.hpp"
 #include "redblue/pebbling/search/steps.hpp"
@@ -43,6 +45,11 @@ class Solver {
     if (rules_.compute == Rules::Compute::partial) {
       dive(Partial(board_, M_));
       narrow(Partial(board_, M_), limits_.seconds, true);
+    } else if (rules_.processors > 1) {
+      // What one processor does, or several without recomputation, is a play of the game, too.
+      dive(OneShot(board_, M_, slide));
+      dive(Processors(board_, M_, slide, false, rules_.processors));
+      narrow(Processors(board_, M_, slide, rules_.recompute, rules_.processors), limits_.seconds, true);
     } else {
       const OneShot once(board_, M_, slide);
       dive(once);
@@ -73,13 +80,14 @@ class Solver {
   }
 
   /// Takes a play as the best known. The referee has the last word on what it costs.
-  void take(std::span<const Step> steps) {
+  void take(std::span<const Step> steps, bool of_processors) {
     std::vector<Move> moves;
     for (const Node v : unused_) {
       moves.push_back({Move::Kind::read, v});
       moves.push_back({Move::Kind::remove, v});
     }
-    const std::vector<Move> play = moves_of(board_, steps, rules_, static_cast<std::size_t>(M_));
+    const std::vector<Move> play = of_processors ? moves_of_processors(board_, steps)
+                                                 : moves_of(board_, steps, rules_, static_cast<std::size_t>(M_));
     moves.insert(moves.end(), play.begin(), play.end());
     Referee referee(graph_, rules_, static_cast<std::size_t>(M_));
     for (const Move& m : moves) referee.play(m);
@@ -97,7 +105,7 @@ class Solver {
   void dive(const Game& game) {
     const auto play = beam_search(game, kBeamWidth);
     if (!play) throw std::logic_error("a graph has enough red pebbles and no play");
-    take(play->second);
+    take(play->second, std::is_same_v<Game, Processors>);
   }
 
   /// Looks for better plays of this game until this many seconds of the whole are over. `bounds`: is a lower bound of
@@ -113,10 +121,12 @@ class Solver {
       if (bounds) optimum_.lower = floor_ + static_cast<std::size_t>(lower);
       tell();
     };
-    const std::vector<Symmetry> symmetries = symmetries_of(board_, kMostSymmetries);
+    const std::vector<Symmetry> symmetries = std::is_same_v<Game, Processors>
+                                                 ? symmetries_of_places(board_, rules_.processors, kMostSymmetries)
+                                                 : symmetries_of(board_, kMostSymmetries);
     const auto found = Search<Game>(game, symmetries).run(limits);
     optimum_.positions += found.positions;
-    if (found.steps) take(*found.steps);
+    if (found.steps) take(*found.steps, std::is_same_v<Game, Processors>);
     const std::size_t lower = floor_ + static_cast<std::size_t>(found.lower);
     if (found.complete && lower != optimum_.upper)
       throw std::logic_error("the search of the least I/O and its play disagree");
@@ -153,8 +163,6 @@ std::size_t unavoidable_io(const Graph& g, const Rules& rules) {
 Optimum solve(const Graph& g, const Rules& rules, std::size_t M, const SolverLimits& limits) {
   check(rules);
   check_memory(g, rules, M);
-  if (rules.processors > 1)
-    throw Unsupported(fmt::format("the exact solver plays with one processor, not with {}", rules.processors));
   if (rules.compute == Rules::Compute::partial) {
     const std::vector<bool> needed = needed_nodes(g);
     for (Node v = 0; v < g.size(); ++v) {
@@ -167,6 +175,10 @@ Optimum solve(const Graph& g, const Rules& rules, std::size_t M, const SolverLim
     }
   }
   const Board board = board_of(g);
+  if (board.size() * rules.processors > kMostOnBoard && rules.processors > 1)
+    throw Unsupported(
+        fmt::format("outputs of this graph need {} nodes; with {} processors the exact solver takes at most {}",
+                    board.size(), rules.processors, kMostOnBoard / rules.processors));
   if (rules.compute == Rules::Compute::partial && board.edges.size() > kMostOnBoard)
     throw Unsupported(
         fmt::format("outputs of this graph need {} edges; with partial computations the exact solver takes "

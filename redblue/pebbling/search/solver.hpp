@@ -32,9 +32,9 @@ struct Optimum {
 std::size_t unavoidable_io(const Graph& g, const Rules& rules);
 
 /// The least number of reads and writes of any play of a graph whose outputs need at most 64 nodes (and 64 edges, with
-/// partial computations). At a limit lower < upper. Throws CapacityError if M is too small for any play, Unsupported if
-/// the graph is too large, if there are several processors, and, with partial computations, if there are nodes
-/// that no output needs.
+/// partial computations; of P processors, 64 / P nodes). At a limit lower < upper. Throws CapacityError if M is too
+/// small for any play, Unsupported if the graph is too large, and, with partial computations, if there are nodes that
+/// no output needs.
 Optimum solve(const Graph& g, const Rules& rules, std::size_t M, const SolverLimits& limits = {});
 
 }  // namespace redblue::pebbling
