@@ -3,6 +3,8 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <string>
+#include <utility>
 
 #include "commands/commands.hpp"
 #include "commands/pebble_schedule.hpp"
@@ -12,7 +14,10 @@
 #include "redblue/pebbling/certificate.hpp"
 #include "redblue/pebbling/graphs/dot.hpp"
 #include "redblue/pebbling/graphs/hdag.hpp"
+#include "redblue/pebbling/osp.hpp"
+#include "redblue/pebbling/referee.hpp"
 #include "report/json.hpp"
+#include "report/moves.hpp"
 #include "report/standard_output.hpp"
 
 namespace redblue::cli {
@@ -26,6 +31,8 @@ struct PebbleOptions {
   std::optional<std::string> to_hdag;
   std::optional<std::string> to_dot;
   std::optional<std::string> check;
+  std::optional<std::string> osp;
+  std::optional<std::string> to_osp;
   bool json = false;
 };
 
@@ -67,31 +74,30 @@ void describe_graph(const pebbling::NamedGraph& named, const PebbleOptions& opti
 
 /// The schedule's play, on a graph of its own. Returns the exit code.
 int play_schedule(const PebbleOptions& options) {
-  if (options.graph.given() || options.to_hdag || options.to_dot)
-    throw Error("--schedule makes the graph of its kernels: give no --graph, --hdag, --dot, --to-hdag or --to-dot");
+  if (options.graph.given() || options.to_hdag || options.to_dot || options.to_osp || options.osp)
+    throw Error(
+        "--schedule makes the graph of its kernels: give no --graph, --hdag, --dot or --osp; --output writes the play, "
+        "and `redblue pebble --check` of it --to-hdag, --to-dot and --to-osp");
   pebbling::Arguments sizes;
   for (const pebbling::Parameter& p : pebbling::parameters())
     if (const auto value = options.graph.value(p.name)) sizes.emplace(p.name, *value);
   return options.schedule.play(sizes, options.rules.rules("slide"), options.M, options.json);
 }
 
-/// Plays a certificate. Returns the exit code.
-int check_certificate(const std::string& path, bool json) {
-  const std::string text = read_text(path);
-  std::optional<pebbling::Certificate> read;
-  try {
-    read = pebbling::parse_certificate(text);
-  } catch (const Error& e) {
-    throw Error(fmt::format("{}: {}", path, e.what()));
-  }
-  const pebbling::Certificate& c = *read;
-  try {
-    verify(c);
-  } catch (const Error& e) {
-    note(fmt::format("{}: {}", path, e.what()));
-    return 1;
-  }
-  if (json)
+void require_no_moves_in_json(const PebbleOptions& options) {
+  if (options.json && options.schedule.moves()) throw Error("--moves prints lines of text; give it without --json");
+}
+
+void write_graph(const pebbling::Graph& g, const PebbleOptions& options) {
+  if (options.to_hdag) write_text(*options.to_hdag, pebbling::to_hdag(g));
+  if (options.to_dot) write_text(*options.to_dot, pebbling::to_dot(g));
+}
+
+/// Says what a legal play is and costs, and writes what the options ask for.
+void report_play(const pebbling::Certificate& c, const PebbleOptions& options) {
+  write_graph(c.graph, options);
+  if (options.to_osp) write_text(*options.to_osp, pebbling::to_osp(c));
+  if (options.json)
     print(Json{{"schema", "redblue.pebble_check/1"},
                {"schedule", c.schedule},
                {"graph", c.graph_text},
@@ -107,6 +113,58 @@ int check_certificate(const std::string& path, bool json) {
   else
     fmt::print("{} on {}, rules '{}', M = {}: legal, {} reads + {} writes = {} words, peak {}\n", c.schedule,
                c.graph_text, to_text(c.rules), c.M, c.cost.reads, c.cost.writes, c.cost.io(), c.cost.peak);
+  if (options.schedule.moves()) print_moves(c.graph, c.moves);
+}
+
+/// What f makes of a text; its errors name the file.
+template <class F>
+auto of_file(const std::string& path, const F& f) {
+  const std::string text = read_text(path);
+  try {
+    return f(text);
+  } catch (const Error& e) {
+    throw Error(fmt::format("{}: {}", path, e.what()));
+  }
+}
+
+/// Plays a certificate. Returns the exit code.
+int check_certificate(const PebbleOptions& options) {
+  const pebbling::Certificate c = of_file(*options.check, pebbling::parse_certificate);
+  try {
+    verify(c);
+  } catch (const Error& e) {
+    note(fmt::format("{}: {}", *options.check, e.what()));
+    return 1;
+  }
+  report_play(c, options);
+  return 0;
+}
+
+/// Plays a schedule of OneStopParallel on a graph. Returns the exit code.
+int play_osp(const PebbleOptions& options) {
+  pebbling::NamedGraph named = options.graph.graph();
+  pebbling::Rules rules = options.rules.rules();
+  const auto [processors, moves] =
+      of_file(*options.osp, [&](const std::string& text) { return pebbling::parse_osp(named.graph, text); });
+  if (rules.processors > 1 && rules.processors != processors)
+    throw Error(fmt::format("--processors {}: {} is for {}", rules.processors, *options.osp, processors));
+  rules.processors = processors;
+  const std::size_t most = options.M ? static_cast<std::size_t>(*options.M) : named.graph.size();
+  if (options.M) check_memory(named.graph, rules, most);
+  pebbling::Certificate c{
+      "a schedule of OneStopParallel", named.text, named.problem, rules, most, std::move(named.graph), moves, {}};
+  pebbling::Referee referee(c.graph, rules, most);
+  try {
+    for (const pebbling::Move& move : c.moves) referee.play(move);
+    referee.finish();
+  } catch (const Error& e) {
+    note(fmt::format("{}: {}", *options.osp, e.what()));
+    return 1;
+  }
+  c.cost = referee.cost();
+  if (!options.M) c.M = c.cost.peak;
+  report_play(c, options);
+  if (options.schedule.output()) write_certificate(c, *options.schedule.output());
   return 0;
 }
 
@@ -127,21 +185,31 @@ void add_pebble(Program& program) {
   command.option("--to-hdag", options->to_hdag, "writes the graph as HyperDAG_DB does").type_name("FILE");
   command.option("--to-dot", options->to_dot, "writes the graph for Graphviz").type_name("FILE");
   command.option("--check", options->check, "plays this certificate; - is standard input").type_name("FILE");
+  command.option("--osp", options->osp, "plays this schedule of OneStopParallel on the graph; - is standard input")
+      .type_name("FILE");
+  command.option("--to-osp", options->to_osp, "writes the play of --check or --osp as OneStopParallel does")
+      .type_name("FILE");
   command.flag("--json", options->json, "JSON");
   command.does([options] {
     if (options->check) {
-      options->schedule.require_none();
-      if (options->graph.given() || options->schedule.given() || options->M || options->to_hdag || options->to_dot)
-        throw Error("--check takes graph, rules and M from the certificate: give it alone, or with --json");
-      return check_certificate(*options->check, options->json);
+      options->schedule.require_none(false);
+      if (options->graph.given() || options->schedule.given() || options->M || options->osp)
+        throw Error("--check takes graph, rules and M from the certificate: give it no graph, schedule or M");
+      require_no_moves_in_json(*options);
+      return check_certificate(*options);
     }
     if (options->schedule.given()) return play_schedule(*options);
-    options->schedule.require_none();
-    const pebbling::NamedGraph graph = options->graph.graph();
     if (options->M && *options->M < 0) throw Error(fmt::format("--M {}: give a number of pebbles", *options->M));
+    if (options->osp) {
+      options->schedule.require_none(false, false);
+      require_no_moves_in_json(*options);
+      return play_osp(*options);
+    }
+    options->schedule.require_none();
+    if (options->to_osp) throw Error("--to-osp writes a play: give --check or --osp");
+    const pebbling::NamedGraph graph = options->graph.graph();
     if (options->M) check_memory(graph.graph, options->rules.rules(), static_cast<std::size_t>(*options->M));
-    if (options->to_hdag) write_text(*options->to_hdag, pebbling::to_hdag(graph.graph));
-    if (options->to_dot) write_text(*options->to_dot, pebbling::to_dot(graph.graph));
+    write_graph(graph.graph, *options);
     describe_graph(graph, *options);
     return 0;
   });

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <array>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -11,6 +10,7 @@
 #include "redblue/pebbling/play/scheduled.hpp"
 #include "redblue/pebbling/search/solver.hpp"
 #include "report/json.hpp"
+#include "report/moves.hpp"
 
 namespace redblue::cli {
 namespace {
@@ -84,25 +84,6 @@ void print_text(const Played& one) {
   fmt::print("\n");
 }
 
-void print_moves(const pebbling::Play& play) {
-  constexpr std::array<std::string_view, 6> kVerbs = {"read", "write", "compute", "slide", "update", "remove"};
-  for (std::size_t i = 0; i < play.moves.size(); ++i) {
-    const pebbling::Move& m = play.moves[i];
-    fmt::print("{:>5} {} {}", i + 1, kVerbs[static_cast<std::size_t>(m.kind)], label(play.graph, m.node));
-    const bool computes = m.kind == pebbling::Move::Kind::compute || m.kind == pebbling::Move::Kind::slide;
-    if (computes) {
-      const auto op = play.graph.op(m.node);
-      if (op == pebbling::Op::constant)
-        fmt::print(" = {}", play.graph.constant(m.node));
-      else
-        fmt::print(" = {}", op == pebbling::Op::formula ? play.graph.formula(m.node) : name_of(op));
-      for (const pebbling::Node p : play.graph.parents(m.node)) fmt::print(" {}", label(play.graph, p));
-    }
-    if (m.kind == pebbling::Move::Kind::slide) fmt::print(", on the pebble of {}", label(play.graph, m.parent));
-    fmt::print("\n");
-  }
-}
-
 }  // namespace
 
 void ScheduleOptions::add_to(const Command& command) {
@@ -115,9 +96,11 @@ void ScheduleOptions::add_to(const Command& command) {
   command.option("--seconds", seconds_, "of --optimum, for each schedule (default 60)").type_name("S");
 }
 
-void ScheduleOptions::require_none() const {
-  if (op_ || output_ || moves_ || optimum_ || seconds_)
-    throw Error("--op, --output, --moves, --optimum and --seconds are about a play; give --schedule NAME with them");
+void ScheduleOptions::require_none(bool moves_too, bool output_too) const {
+  if (op_ || (output_ && output_too) || (moves_ && moves_too) || optimum_ || seconds_)
+    throw Error(
+        "--op, --output, --moves, --optimum and --seconds are about a play; give --schedule NAME with them (--output "
+        "and --moves with --osp, too, and --moves with --check)");
 }
 
 int ScheduleOptions::play(const pebbling::Arguments& sizes, const pebbling::Rules& rules, std::optional<index_t> M,
@@ -152,7 +135,7 @@ int ScheduleOptions::play(const pebbling::Arguments& sizes, const pebbling::Rule
     for (const Played& one : list) j["schedules"].push_back(json_of_play(one));
     print(j);
   }
-  if (moves_) print_moves(*list[0].play);
+  if (moves_) print_moves(list[0].play->graph, list[0].play->moves);
   if (output_) write_certificate(pebbling::certificate_of(*list[0].plan, std::move(*list[0].play)), *output_);
   return 0;
 }

@@ -16,6 +16,7 @@
 #include "redblue/pebbling/search/partition.hpp"
 #include "redblue/pebbling/search/solver.hpp"
 #include "report/json.hpp"
+#include "report/moves.hpp"
 #include "report/progress.hpp"
 #include "report/standard_output.hpp"
 
@@ -33,6 +34,7 @@ struct SolveOptions {
   std::string max_memory = "4GiB";
   std::optional<std::string> output;
   bool partition = false;
+  bool moves = false;
   bool json = false;
 };
 
@@ -138,12 +140,16 @@ void add_solve(Program& program) {
       .type_name("BYTES");
   command.option("--output", options->output, "the play as a certificate; with --M").type_name("FILE");
   command.flag("--partition", options->partition, "the 2M-partition of the play, checked, and the bound M (P(2M) - 1)");
+  command.flag("--moves", options->moves, "prints each move of the play; with --M");
   command.flag("--json", options->json, "JSON");
   command.does([options] {
     const pebbling::NamedGraph named = options->graph.graph();
     const pebbling::Rules rules = options->rules.rules();
     if (options->M && *options->M < 0) throw Error(fmt::format("--M {}: give a number of pebbles", *options->M));
     if (options->output && !options->M) throw Error("--output writes one play: say its --M");
+    if (options->moves && !options->M) throw Error("--moves prints one play: say its --M");
+    if (options->moves && options->json)
+      throw Error("--moves prints lines of text; with --json write the play by --output");
     if (!(options->seconds >= 0)) throw Error(fmt::format("--seconds {}: give a time of 0 or more", options->seconds));
     pebbling::SolverLimits limits;
     limits.seconds = options->seconds;
@@ -183,6 +189,7 @@ void add_solve(Program& program) {
       fmt::print("M = {}: {}; {} reads and {} writes; {} positions, {:.2f} s\n", M, words, c.cost.reads, c.cost.writes,
                  optimum.positions, optimum.seconds);
       if (partition) print_partition(*partition, named.graph, M);
+      if (options->moves) print_moves(named.graph, optimum.moves);
     }
     if (options->json)
       print(Json{{"schema", "redblue.solve/1"},

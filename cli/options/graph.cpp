@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <cerrno>
+#include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <iterator>
@@ -33,6 +34,7 @@ std::string read_text(const std::string& path) {
   if (path == "-") return {std::istreambuf_iterator<char>(std::cin), {}};
   std::ifstream in(path, std::ios::binary);
   std::string text;
+  if (std::filesystem::is_directory(path)) file::throw_errno("read", path, EISDIR);
   if (in) text.assign(std::istreambuf_iterator<char>(in), {});
   if (!in) file::throw_errno("read", path, errno);
   return text;

@@ -18,6 +18,19 @@ TEST(Cli, PebblesAGraph) {
   EXPECT_EQ(w.run({"pebble", "--dot", "a.dot", "--json"}).json()["operations"]["exp"], 6);
 }
 
+TEST(Cli, PebblePlaysSchedulesOfOneStopParallel) {
+  const Workplace w;
+  const Args fft{"--graph", "fft", "--stages", "2"};
+  ASSERT_EQ(w.run(Args{"solve", "--M", "3", "--once", "--processors", "2", "--output", "a.txt"} + fft).exit_code, 0);
+  ASSERT_EQ(w.run({"pebble", "--check", "a.txt", "--to-osp", "a.osp", "--to-hdag", "a.hdag"}).exit_code, 0);
+  const Finished f = w.run({"pebble", "--hdag", "a.hdag", "--osp", "a.osp", "--M", "3", "--once", "--json"});
+  ASSERT_EQ(f.exit_code, 0) << f.err;
+  EXPECT_EQ(f.json()["io"], 12);
+  EXPECT_EQ(f.json()["rules"], "place once processors=2");
+  const Finished moves = w.run({"pebble", "--check", "a.txt", "--moves"});
+  EXPECT_THAT(moves.out, HasSubstr(", processor 1\n"));
+}
+
 TEST(Cli, PebbleRefusesInOneSentence) {
   const Workplace w;
   const auto says = [&](const Args& more) {
@@ -31,6 +44,11 @@ TEST(Cli, PebbleRefusesInOneSentence) {
   EXPECT_THAT(says({"--graph", "tree", "--k", "3", "--depth", "99"}), HasSubstr("at most 16777216 nodes"));
   EXPECT_THAT(says({"--graph", "tree", "--k", "3", "--depth", "2", "--nq", "1"}), HasSubstr("no parameter nq"));
   EXPECT_THAT(says({"--hdag", "none"}), HasSubstr("none"));
+  EXPECT_THAT(says({"--hdag", "."}), HasSubstr("cannot read '.'"));
+  EXPECT_THAT(says({"--graph", "tree", "--k", "2", "--depth", "1", "--to-osp", "x"}),
+              HasSubstr("give --check or --osp"));
+  std::ofstream(w / "cut.osp") << "%% PebblingSchedule for 1 processors and 1 supersteps.\nSend dow";
+  EXPECT_THAT(says({"--graph", "tree", "--k", "2", "--depth", "1", "--osp", "cut.osp"}), HasSubstr("cut.osp: line 2:"));
   std::ofstream(w / "cycle.hdag") << "2 2 4\n0\n1\n0\n1\n0 0\n0 1\n1 1\n1 0\n";
   EXPECT_THAT(says({"--hdag", "cycle.hdag"}), HasSubstr("the graph has a cycle of 2 nodes: 0 -> 1 -> 0"));
   std::ofstream(w / "cut.txt") << "redblue pebbling certificate 1\nschedule x\n";

@@ -106,6 +106,11 @@ Graph parse_hdag(std::string_view text) {
       nodes[node].parents.push_back(*source);
   }
   lines.end();
+  const auto before = [&](const LooseNode& node) { return static_cast<Node>(&node - nodes.data()); };
+  const bool in_order = std::ranges::all_of(nodes, [&](const LooseNode& node) {
+    return std::ranges::all_of(node.parents, [&](Node p) { return p < before(node); });
+  });
+  for (std::size_t v = 0; !in_order && v < nodes.size(); ++v) nodes[v].name = fmt::format("{}", v);
   return graph_of(std::move(nodes));
 }
 
