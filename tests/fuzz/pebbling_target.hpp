@@ -5,11 +5,14 @@
 #include <cstdlib>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "redblue/language/error.hpp"
 #include "redblue/pebbling/certificate.hpp"
 #include "redblue/pebbling/graphs/dot.hpp"
 #include "redblue/pebbling/graphs/hdag.hpp"
+#include "redblue/pebbling/osp.hpp"
+#include "redblue/pebbling/referee.hpp"
 
 // What the fuzzer of graphs and certificates runs, and tests/pebbling/corpus_test.cpp over the corpus: read the text as
 // each of them, write whatever was accepted and read that again, and play certificates.
@@ -35,7 +38,22 @@ bool accepted_by(const F& f) {
   }
 }
 
-/// True if the text is a graph, or a certificate without its last line that plays. Throws nothing, whatever the text.
+/// Plays the text as a schedule of OneStopParallel of x + y.
+inline void play_osp_of_sum(std::string_view text) {
+  pebbling::Certificate c{"osp", "x + y", "none", {}, 3, {}, {}, {}};
+  const pebbling::Node x = c.graph.add_input("x"), y = c.graph.add_input("y");
+  c.graph.mark_output(c.graph.add(pebbling::Op::sum, {x, y}, "sum"));
+  pebbling::OspSchedule schedule = pebbling::parse_osp(c.graph, text);
+  c.rules.processors = schedule.processors;
+  c.moves = std::move(schedule.moves);
+  pebbling::Referee referee(c.graph, c.rules, c.M);
+  for (const pebbling::Move& move : c.moves) referee.play(move);
+  referee.finish();
+  if (to_osp(c).empty()) std::abort();
+}
+
+/// True if the text is a graph, a certificate without its last line that plays, or a schedule of OneStopParallel for
+/// x + y that does. Throws nothing, whatever the text.
 inline bool accepts_pebbling(std::string_view text) {
   const bool dot = accepted_by([&] {
     const std::string again = pebbling::to_dot(pebbling::parse_dot(text));
@@ -51,7 +69,8 @@ inline bool accepts_pebbling(std::string_view text) {
     if (to_text(c) != whole) std::abort();
     verify(c);
   });
-  return dot || hdag || plays;
+  const bool osp = accepted_by([&] { play_osp_of_sum(text); });
+  return dot || hdag || plays || osp;
 }
 
 }  // namespace redblue::fuzz
