@@ -155,12 +155,16 @@ void add_solve(Program& program) {
     limits.seconds = options->seconds;
     limits.bytes = static_cast<std::size_t>(parse_bytes("--max-memory", options->max_memory).value());
     const std::size_t unavoidable = pebbling::unavoidable_io(named.graph, rules);
+    const std::string obstacle = why_not_searched(named.graph, rules);
+    const bool search = obstacle.empty() || rules.compute == pebbling::Rules::Compute::partial;
+    if (!search && !options->M)
+      throw Unsupported(obstacle + "; with --M a larger graph gets a bracket without a search");
     Json results = Json::array();
     std::size_t M = options->M ? static_cast<std::size_t>(*options->M) : least_memory(named.graph, rules);
     for (bool more = true; more; ++M) {
       Brackets brackets(M);
       limits.progress = [&](std::size_t lower, std::size_t upper) { brackets.tell(lower, upper); };
-      const Optimum optimum = solve(named.graph, rules, M, limits);
+      const Optimum optimum = search ? solve(named.graph, rules, M, limits) : bracket(named.graph, rules, M);
       const Certificate c = certificate_of(named, rules, M, optimum);
       if (options->output) write_certificate(c, *options->output);
       std::optional<PartitionReport> partition;
@@ -177,6 +181,7 @@ void add_solve(Program& program) {
                            {"moves", Int128(c.moves.size())},
                            {"positions", Int128(optimum.positions)},
                            {"seconds", optimum.seconds}});
+        if (!search) results.back()["no_search"] = obstacle;
         if (partition) results.back()["partition"] = json_of(*partition, named.graph, M);
         continue;
       }
@@ -188,6 +193,7 @@ void add_solve(Program& program) {
                                     : fmt::format("the least is {} to {} words", optimum.lower, optimum.upper);
       fmt::print("M = {}: {}; {} reads and {} writes; {} positions, {:.2f} s\n", M, words, c.cost.reads, c.cost.writes,
                  optimum.positions, optimum.seconds);
+      if (!search) fmt::print("  no search: {}\n", obstacle);
       if (partition) print_partition(*partition, named.graph, M);
       if (options->moves) print_moves(named.graph, optimum.moves);
     }

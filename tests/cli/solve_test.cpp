@@ -37,6 +37,16 @@ TEST(Cli, SolveLeavesABracketWithoutTime) {
   EXPECT_GE(result["upper"], 22);
 }
 
+TEST(Cli, SolveGivesABracketForALargeGraph) {
+  const Finished f =
+      Workplace().run({"solve", "--graph", "fft", "--stages", "5", "--M", "8", "--processors", "2", "--json"});
+  ASSERT_EQ(f.exit_code, 0) << f.err;
+  const auto result = f.json()["results"][0];
+  EXPECT_EQ(result["lower"], 64);
+  EXPECT_GT(result["upper"], 64);
+  EXPECT_THAT(result["no_search"].get<std::string>(), HasSubstr("at most 64"));
+}
+
 TEST(Cli, SolveRefusesInOneSentence) {
   const Workplace w;
   const auto says = [&](const Args& more) {
@@ -47,10 +57,12 @@ TEST(Cli, SolveRefusesInOneSentence) {
   };
   EXPECT_THAT(says({}), HasSubstr("a graph comes from one of"));
   EXPECT_THAT(says({"--graph", "tree", "--k", "3", "--depth", "2", "--M", "3"}), HasSubstr("infeasible"));
-  EXPECT_THAT(says({"--graph", "fft", "--stages", "5", "--M", "8"}), HasSubstr("at most 64"));
+  EXPECT_THAT(says({"--graph", "fft", "--stages", "5"}), HasSubstr("at most 64"));
+  EXPECT_THAT(says({"--graph", "fft", "--stages", "5", "--M", "8", "--rules", "partial"}), HasSubstr("at most 64"));
+  EXPECT_THAT(says({"--graph", "tree", "--k", "2", "--depth", "2", "--moves"}), HasSubstr("say its --M"));
   EXPECT_THAT(says({"--graph", "tree", "--k", "2", "--depth", "2", "--output", "c"}), HasSubstr("say its --M"));
   EXPECT_THAT(says({"--graph", "tree", "--k", "2", "--depth", "2", "--seconds", "nan"}), HasSubstr("--seconds"));
-  EXPECT_THAT(says({"--graph", "tree", "--k", "2", "--depth", "2", "--processors", "2"}), HasSubstr("one processor"));
+  EXPECT_THAT(says({"--graph", "fft", "--stages", "3", "--processors", "3"}), HasSubstr("at most 21"));
   EXPECT_THAT(says({"--graph", "tree", "--k", "2", "--depth", "2", "--rules", "partial", "--partition"}),
               HasSubstr("whole nodes"));
 }

@@ -13,6 +13,7 @@
 #include "redblue/pebbling/referee.hpp"
 #include "redblue/pebbling/search/beam.hpp"
 #include "redblue/pebbling/search/board.hpp"
+#include "redblue/pebbling/search/greedy.hpp"
 #include "redblue/pebbling/search/one_shot.hpp"
 #include "redblue/pebbling/search/partial.hpp"
 #include "redblue/pebbling/search/processors.hpp"
@@ -160,6 +161,34 @@ std::size_t unavoidable_io(const Graph& g, const Rules& rules) {
   return total;
 }
 
+std::string why_not_searched(const Graph& g, const Rules& rules) {
+  try {
+    const Board board = board_of(g);
+    if (rules.processors > 1 && board.size() * rules.processors > kMostOnBoard)
+      return fmt::format("outputs of this graph need {} nodes; with {} processors the exact solver takes at most {}",
+                         board.size(), rules.processors, kMostOnBoard / rules.processors);
+    if (rules.compute == Rules::Compute::partial && board.edges.size() > kMostOnBoard)
+      return fmt::format(
+          "outputs of this graph need {} edges; with partial computations the exact solver takes at most "
+          "{}",
+          board.edges.size(), kMostOnBoard);
+  } catch (const Unsupported& e) {
+    return e.what();
+  }
+  return {};
+}
+
+Optimum bracket(const Graph& g, const Rules& rules, std::size_t M) {
+  Optimum optimum;
+  optimum.lower = unavoidable_io(g, rules);
+  optimum.moves = greedy_play(g, rules, M);
+  Referee referee(g, rules, M);
+  for (const Move& m : optimum.moves) referee.play(m);
+  referee.finish();
+  optimum.upper = referee.cost().io();
+  return optimum;
+}
+
 Optimum solve(const Graph& g, const Rules& rules, std::size_t M, const SolverLimits& limits) {
   check(rules);
   check_memory(g, rules, M);
@@ -174,16 +203,8 @@ Optimum solve(const Graph& g, const Rules& rules, std::size_t M, const SolverLim
                         label(g, v)));
     }
   }
-  const Board board = board_of(g);
-  if (board.size() * rules.processors > kMostOnBoard && rules.processors > 1)
-    throw Unsupported(
-        fmt::format("outputs of this graph need {} nodes; with {} processors the exact solver takes at most {}",
-                    board.size(), rules.processors, kMostOnBoard / rules.processors));
-  if (rules.compute == Rules::Compute::partial && board.edges.size() > kMostOnBoard)
-    throw Unsupported(
-        fmt::format("outputs of this graph need {} edges; with partial computations the exact solver takes "
-                    "at most {}",
-                    board.edges.size(), kMostOnBoard));
+  const std::string obstacle = why_not_searched(g, rules);
+  if (!obstacle.empty()) throw Unsupported(obstacle);
   return Solver(g, rules, M, limits).solved();
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 #include <cstddef>
 #include <functional>
+#include <string>
 #include <vector>
 
 #include "redblue/pebbling/graphs/graph.hpp"
@@ -36,5 +37,12 @@ std::size_t unavoidable_io(const Graph& g, const Rules& rules);
 /// small for any play, Unsupported if the graph is too large, and, with partial computations, if there are nodes that
 /// no output needs.
 Optimum solve(const Graph& g, const Rules& rules, std::size_t M, const SolverLimits& limits = {});
+
+/// Why solve() cannot search this graph, which is too large; empty if it can.
+std::string why_not_searched(const Graph& g, const Rules& rules);
+
+/// What is known of a graph of any size without a search: the unavoidable reads and writes, and greedy_play(). Throws
+/// as that does.
+Optimum bracket(const Graph& g, const Rules& rules, std::size_t M);
 
 }  // namespace redblue::pebbling
