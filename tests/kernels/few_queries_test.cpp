@@ -6,10 +6,10 @@
 #include <random>
 
 #include "kernels/tiles.hpp"
+#include "redblue/kernels/attention.hpp"
 #include "redblue/kernels/materialised.hpp"
 
-/// Scores of a few queries, whose words share vectors: lengths of rows that steps divide and others, and keys that fill
-/// vectors or do not.
+/// A few queries: lengths of rows that steps divide and others, and keys that fill vectors and pieces or do not.
 namespace redblue::kernel {
 namespace {
 
@@ -41,6 +41,36 @@ TEST(FewQueries, HaveTheScoresOfEachAlone) {
               for (index_t t = 0; t < d; ++t) sum += Q.view()(r, t) * K.view()(j, t);
               ASSERT_EQ(S.view()(r, j), sum / 4) << "query " << r << ", key " << j;
             }
+        }
+  });
+}
+
+TEST(FewQueries, AddTheValuesOfAllKeys) {
+  std::mt19937 random{20261201};
+  on_every_isa([&](const Implementations<float>& table) {
+    if (table.isa == Isa::portable) return;
+    for (index_t rows = 1; rows <= table.few_rows; ++rows)
+      for (const index_t d_v : {1, 16, 40, 64, 96, 128, 200})
+        for (const index_t keys : {1, 16, 37, 130}) {
+          SCOPED_TRACE(testing::Message() << rows << " queries, " << keys << " keys, d_v = " << d_v);
+          constexpr index_t kWords = 2;
+          Matrix<float> Q = whole_numbers({rows, kWords}, random), K = whole_numbers({keys, kWords}, random);
+          Matrix<float> V = whole_numbers({keys, d_v}, random), O = whole_numbers({rows, d_v}, random),
+                        S({rows, keys}, 2);
+          Matrix<float> sums({rows, d_v}, 0);
+          for (index_t r = 0; r < rows; ++r)
+            for (index_t t = 0; t < d_v; ++t) {
+              float sum = O.view()(r, t);
+              for (index_t j = 0; j < keys; ++j)
+                sum += (Q.view()(r, 0) * K.view()(j, 0) + Q.view()(r, 1) * K.view()(j, 1)) * V.view()(j, t);
+              sums.view()(r, t) = sum;
+            }
+          const OnlineAttention step{{1, {}}, Score::identity};
+          const View<float> none;
+          ASSERT_TRUE(table.of<OnlineAttention>()(
+              step, std::array{S.view(), O.view(), none, none, Q.view(), K.view(), V.view(), none, none}));
+          for (index_t r = 0; r < rows; ++r)
+            for (index_t t = 0; t < d_v; ++t) ASSERT_EQ(O.view()(r, t), sums.view()(r, t)) << "word " << r << ", " << t;
         }
   });
 }

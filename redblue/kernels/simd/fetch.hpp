@@ -55,6 +55,33 @@ struct SharedRows {
   }
 };
 
+/// Fetches rows before they are read. If they lie one after another, are read whole and in order, and little else is
+/// done, it requests only the first lines of a page, one page ahead: the processor fetches the rest by itself, and more
+/// requests would slow it down.
+template <class Element>
+class RowsInOrder {
+ public:
+  [[gnu::always_inline]] RowsInOrder(index_t words, index_t stride, bool in_order)
+      : pages_(in_order && stride == words),
+        ahead_(pages_ ? kPage / index_t{sizeof(Element)} : rows_ahead<Element>(words) * stride) {}
+  /// These words of a row are about to be read.
+  [[gnu::always_inline]] void before(const Element* p, index_t words) const {
+    constexpr index_t kLine = 64 / index_t{sizeof(Element)}, kFirstLines = 4;
+    const auto in_page = static_cast<index_t>(reinterpret_cast<std::uintptr_t>(p) % kPage);
+    const bool starts_page = in_page == 0 || in_page + words * index_t{sizeof(Element)} > kPage;
+    if (pages_ && !starts_page) return;
+    const index_t end = pages_ ? kFirstLines * kLine : words;
+    for (index_t t = 0; t < end; t += kLine) fetch(p + ahead_ + t);
+  }
+
+ private:
+  bool pages_;
+  index_t ahead_;
+};
+struct NothingFetched {
+  [[gnu::always_inline]] void before(const void*, index_t) const {}
+};
+
 /// Rows that are needed later, fetched a few lines at a time while others are multiplied. They may lie beyond an array:
 /// a prefetch never faults.
 template <class Element>
@@ -62,10 +89,16 @@ class FetchInTurn {
  public:
   FetchInTurn() = default;
   /// These rows, whose words lie side by side.
-  FetchInTurn(const Element* p, index_t rows, index_t words, index_t stride)
+  [[gnu::always_inline]] FetchInTurn(const Element* p, index_t rows, index_t words, index_t stride)
       : at_(p), words_(words), gap_(stride - words), left_(words), rows_(rows) {
     if (gap_ == 0) left_ = words_ = words * rows, rows_ = 1;
   }
+  /// To be fetched in this many turns.
+  [[gnu::always_inline]] FetchInTurn(const Element* p, index_t rows, index_t words, index_t stride, index_t turns)
+      : FetchInTurn(p, rows, words, stride) {
+    in_turn_ = ceil_div(rows_ * ceil_div(words_, kLine), std::max<index_t>(1, turns));
+  }
+  [[gnu::always_inline]] void before(const Element*, index_t) { some(in_turn_); }
   /// The next lines.
   [[gnu::always_inline]] void some(index_t lines) {
     for (; lines > 0 && rows_ > 0; --lines) {
@@ -88,7 +121,7 @@ class FetchInTurn {
  private:
   static constexpr index_t kLine = 64 / index_t{sizeof(Element)}, kBurst = 16;
   const Element* at_ = nullptr;
-  index_t words_ = 0, gap_ = 0, left_ = 0, rows_ = 0;
+  index_t words_ = 0, gap_ = 0, left_ = 0, rows_ = 0, in_turn_ = 0;
 };
 
 }  // namespace redblue::kernel::simd

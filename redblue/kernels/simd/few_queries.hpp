@@ -17,12 +17,16 @@ bool few_queries(const OnlineAttention& step, std::span<const View<typename V::T
   if (const View<const T> bias = x[7], slopes = x[8]; !step.modify.idle({0, 0}, bias.shape, slopes.shape))
     step.modify.run<T>(S, {}, bias, slopes);
   fill_hidden<V>(step.scores.place, S, kMinusInf<T>);
-  if (step.score == Score::softmax)
-    online_softmax_implementation<V>(OnlineSoftmax{}, std::array{S, O, m, l});
-  else
+  if (step.score == Score::softmax) {
+    // Exponentials leave memory alone: as many values come meanwhile as it delivers.
+    constexpr index_t kLinesBeside = 2;
+    FetchInTurn values(reinterpret_cast<const typename Rows::Element*>(Vv.data), Vv.rows(), Vv.cols(), Vv.row_stride);
+    online_softmax_by_row<V>(S, O, m, l, [&] { values.some(kLinesBeside); });
+  } else {
     for (index_t r = 0; r < S.rows(); ++r)
       for_vectors<V>(&S(r, 0), S.cols(),
                      [&](T* p, index_t n) { weight_of(step.score, V::load_first(p, n)).store_first(p, n); });
+  }
   if (step.drop.share > 0) step.drop.run<T>(S);
   add_few_rows<V, Rows>(O, S, Vv);
   return true;

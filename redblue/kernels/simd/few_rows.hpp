@@ -69,18 +69,6 @@ struct WidenedRows : PlainRows<V> {
   static void values_first(const Element* p, index_t, index_t n, bool, V (&unit)[1]) { unit[0] = keys_first(p, n); }
 };
 
-/// Lane i: the sum of the lanes of x[i].
-template <class V>
-[[gnu::always_inline]] inline V sums_of(const V (&x)[V::kLanes]) {
-  if constexpr (requires { sums(x); }) {
-    return sums(x);
-  } else {
-    alignas(64) typename V::T lane[V::kLanes];
-    for (index_t i = 0; i < V::kLanes; ++i) lane[i] = sum(x[i]);
-    return V::load(lane);
-  }
-}
-
 /// x[r][i] <- products by lane of queries r and keys i: what is left is to sum the lanes.
 template <class V, class Rows, int R, int kKeys>
 [[gnu::noinline]] void dots(const typename V::T* q, index_t q_stride, const typename Rows::Element* k, index_t k_stride,
@@ -128,8 +116,7 @@ template <class V, class Rows, int R, int kKeys>
 template <class V, class Rows>
 void few_scores(View<typename V::T> S, View<const typename V::T> Q, View<const typename V::T> K, typename V::T scale) {
   using Element = typename Rows::Element;
-  if constexpr (SharesKeys<V, Rows>)
-    if (share_keys<V, Rows>(S, Q, K, scale)) return;
+  if (share_keys<V, Rows, PlainRows<V>>(S, Q, K, scale)) return;
   constexpr index_t L = V::kLanes;
   const auto* const keys = reinterpret_cast<const Element*>(K.data);
   for (index_t j = 0; j < K.rows(); j += L) {
@@ -145,11 +132,10 @@ void few_scores(View<typename V::T> S, View<const typename V::T> Q, View<const t
   }
 }
 
-/// O <- O + P V for R rows and N units of features.
-template <class V, class Rows, int R, int N, bool kWhole>
+/// O <- O + P V for R rows and N units of features. `fetches.before(v, words)` comes before these words of each value.
+template <class V, class Rows, int R, int N, bool kWhole, class Fetches>
 [[gnu::noinline]] void add_weighted(View<typename V::T> O, const typename V::T* const (&weights)[R],
-                                    const typename Rows::Element* v, index_t stride, index_t keys,
-                                    const SharedRows<R, typename Rows::Element>& shared) {
+                                    const typename Rows::Element* v, index_t stride, index_t keys, Fetches& fetches) {
   constexpr int U = Rows::kVectors;
   const index_t words = O.cols();
   const auto left = [&](int u) { return std::min(Rows::kWords, words - u * Rows::kWords); };
@@ -157,14 +143,14 @@ template <class V, class Rows, int R, int N, bool kWhole>
   clear(c);
   for (index_t i = 0; i < keys; i += Rows::kDepth, v += Rows::kDepth * stride) {
     typename Rows::B weight[R];
+#pragma GCC unroll 2
+    for (index_t row = 0; row < Rows::kDepth; ++row) fetches.before(v + row * stride, N * Rows::kWords);
 #pragma GCC unroll 4
     for (int r = 0; r < R; ++r) weight[r] = Rows::broadcast(weights[r] + i / Rows::kDepth);
 #pragma GCC unroll 8
     for (int u = 0; u < N; ++u) {
       typename Rows::B unit[U];
       const typename Rows::Element* const from = v + u * Rows::kWords;
-#pragma GCC unroll 2
-      for (index_t row = 0; row < Rows::kDepth; ++row) shared.fetch_after(from + row * stride);
       if (kWhole && i + Rows::kDepth <= keys)
         Rows::values(from, stride, unit);
       else
@@ -198,36 +184,39 @@ template <class V, class Rows>
 void add_few_rows(View<typename V::T> O, View<const typename V::T> P, View<const typename V::T> values) {
   using T = typename V::T;
   using Element = typename Rows::Element;
-  // The keys of one piece of a sum, whose values are read again for other queries and features: about as many as are
-  // fetched ahead.
+  // The keys of one piece of a sum, whose values are read again for other queries and features: as much as stays in the
+  // first cache while the next piece comes.
   constexpr index_t kFewest = 16, kMost = 64;
+  constexpr int kMostRows = 4;
   const index_t piece = std::clamp(rows_ahead<T>(values.cols()) * Rows::kDepth / kFewest * kFewest, kFewest, kMost);
-  // Few rows wait for values: two of them at a time read these whole, in the order in which they lie, if four cannot.
-  const index_t words = values.cols();
-  const bool pairs =
-      O.rows() <= 4 && words > units_of<V, Rows>(4) * Rows::kWords && words <= units_of<V, Rows>(2) * Rows::kWords;
+  const index_t words = values.cols(), stride = values.row_stride;
+  index_t passes = 0;  // over a piece: where there are several, each fetches its part of the next piece
+  for_row_blocks<kMostRows>(
+      O.rows(), [&]<int R>(index_t, Height<R>) { passes += ceil_div(words, units_of<V, Rows>(R) * Rows::kWords); });
+  RowsInOrder<Element> in_order(words, stride, true);
   const auto* const from = reinterpret_cast<const Element*>(values.data);
   for (index_t j = 0; j < values.rows(); j += piece) {
     const index_t count = std::min(piece, values.rows() - j);
-    const Element* const v = from + j * values.row_stride;
-    const auto add_rows = [&]<int R>(index_t first, Height<R>) {
+    const Element* const v = from + j * stride;
+    FetchInTurn<Element> next(v + piece * stride, count, words, stride, passes * count);
+    for_row_blocks<kMostRows>(O.rows(), [&]<int R>(index_t first, Height<R>) {
       constexpr int kUnits = units_of<V, Rows>(R);
       alignas(64) T buffer[R][kMost];
       const T* weights[R];
-      const bool at_once = R == O.rows() && values.cols() <= kUnits * Rows::kWords;
-      const SharedRows<R, Element> shared(values.cols(), values.row_stride, R == 1 || at_once);
       for (int r = 0; r < R; ++r) weights[r] = Rows::weights(&P(first + r, j), count, buffer[r]);
       const auto add = [&]<int N, bool kWhole>(index_t t, Height<N>, std::bool_constant<kWhole>) {
         View<T> part = O;
         part.data = &O(first, t);
         part.shape = {R, std::min(N * Rows::kWords, O.cols() - t)};
-        add_weighted<V, Rows, R, N, kWhole>(part, weights, v + t, values.row_stride, count, shared);
+        if (passes == 1)
+          add_weighted<V, Rows, R, N, kWhole>(part, weights, v + t, stride, count, in_order);
+        else
+          add_weighted<V, Rows, R, N, kWhole>(part, weights, v + t, stride, count, next);
       };
       const index_t whole = O.cols() / Rows::kWords;
       for_row_blocks<kUnits>(whole, [&]<int N>(index_t u, Height<N> n) { add(u * Rows::kWords, n, std::true_type{}); });
       if (whole * Rows::kWords < O.cols()) add(whole * Rows::kWords, Height<1>{}, std::false_type{});
-    };
-    pairs ? for_row_blocks<2>(O.rows(), add_rows) : for_row_blocks<4>(O.rows(), add_rows);
+    });
   }
 }
 

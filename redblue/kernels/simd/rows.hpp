@@ -15,32 +15,53 @@ template <class V, class T, class F>
   for (index_t j = 0; j < words; j += V::kLanes) f(row + j, std::min(V::kLanes, words - j));
 }
 
+/// f(words of a row, how many, which of kChains chains of operations they belong to): vectors in turn, so that none
+/// waits for the one before.
+template <class V, int kChains, class T, class F>
+[[gnu::always_inline]] inline void for_vectors_in_turn(T* row, index_t words, const F& f) {
+  index_t j = 0;
+  for (; j + kChains * V::kLanes <= words; j += kChains * V::kLanes)
+#pragma GCC unroll 4
+    for (int i = 0; i < kChains; ++i) f(row + j + i * V::kLanes, V::kLanes, i);
+  for (int i = 0; j < words; j += V::kLanes, ++i) f(row + j, std::min(V::kLanes, words - j), i);
+}
+
 /// The largest word of a row. A NaN may be left out: the exponentials keep it.
 template <class V>
 typename V::T largest_of_row(const View<typename V::T>& S, index_t r) {
-  using T = typename V::T;
-  const V minus_inf = V::all(kMinusInf<T>);
-  V most = minus_inf;
-  for_vectors<V>(&S(r, 0), S.cols(),
-                 [&](T* p, index_t n) { most = max(most, V::load_first(p, n).first_or(n, minus_inf)); });
-  alignas(64) T lane[V::kLanes];
-  most.store(lane);
-  T largest = kMinusInf<T>;
-  for (const T s : lane) largest = max_or_nan(largest, s);
-  return largest;
-}
-/// S <- exp(S - most) in a row; returns the sum. A row without keys has most = -inf: shifted by 0, its weights are 0.
-template <class V>
-typename V::T exponentials(const View<typename V::T>& S, index_t r, typename V::T most) {
-  using T = typename V::T;
-  const V top = V::all(most == kMinusInf<T> ? T(0) : most), to_log2 = V::all(kLog2E<T>);
-  V sums = V::zero();
-  for_vectors<V>(&S(r, 0), S.cols(), [&](T* p, index_t n) {
-    const V e = exp2((V::load_first(p, n) - top) * to_log2);
-    e.store_first(p, n);
-    sums = sums + e.first_or(n, V::zero());
+  constexpr int kChains = 4;
+  const V minus_inf = V::all(kMinusInf<typename V::T>);
+  V most[kChains] = {minus_inf, minus_inf, minus_inf, minus_inf};
+  for_vectors_in_turn<V, kChains>(&S(r, 0), S.cols(), [&](const auto* p, index_t n, int i) {
+    most[i] = max(most[i], n == V::kLanes ? V::load(p) : V::load_first(p, n).first_or(n, minus_inf));
   });
-  return sum(sums);
+  return largest(max(max(most[0], most[1]), max(most[2], most[3])));
+}
+struct NothingBeside {
+  [[gnu::always_inline]] void operator()() const {}
+};
+
+/// S <- exp(S - most) in a row; returns the sum. A row without keys has most = -inf: shifted by 0, its weights are 0.
+/// beside() comes with each vector: it may fetch what is needed next.
+template <class V, class Beside = NothingBeside>
+typename V::T exponentials(const View<typename V::T>& S, index_t r, typename V::T most, const Beside& beside = {}) {
+  using T = typename V::T;
+  constexpr int kChains = 2;
+  const V top = V::all(most == kMinusInf<T> ? T(0) : most), to_log2 = V::all(kLog2E<T>);
+  V sums[kChains] = {V::zero(), V::zero()};
+  for_vectors_in_turn<V, kChains>(&S(r, 0), S.cols(), [&](T* p, index_t n, int i) {
+    beside();
+    if (n == V::kLanes) {
+      const V e = exp2((V::load(p) - top) * to_log2);
+      e.store(p);
+      sums[i] = sums[i] + e;
+    } else {
+      const V e = exp2((V::load_first(p, n) - top) * to_log2);
+      e.store_first(p, n);
+      sums[i] = sums[i] + e.first_or(n, V::zero());
+    }
+  });
+  return sum(sums[0] + sums[1]);
 }
 
 /// Rows that hold so few words go across vector lanes, a row in each.
@@ -84,15 +105,11 @@ void online_softmax_across(const View<typename V::T>& S, const View<typename V::
   }
 }
 
-template <class V>
-bool online_softmax_implementation(const OnlineSoftmax&, std::span<const View<typename V::T>> x) {
+template <class V, class Beside = NothingBeside>
+void online_softmax_by_row(const View<typename V::T>& S, const View<typename V::T>& O, const View<typename V::T>& m,
+                           const View<typename V::T>& l, const Beside& beside = {}) {
   using T = typename V::T;
-  const auto &S = x[0], &O = x[1], &m = x[2], &l = x[3];
-  if (S.packed() || O.packed() || S.col_stride != 1 || O.col_stride != 1) return false;
-  if (S.cols() <= kNarrow<V>) {
-    online_softmax_across<V>(S, O, m, l);
-    return true;
-  }
+  if (S.cols() <= kNarrow<V>) return online_softmax_across<V>(S, O, m, l);
   for (index_t r = 0; r < S.rows(); ++r) {
     const T old = m[r];
     m[r] = max_or_nan(old, largest_of_row<V>(S, r));
@@ -102,8 +119,14 @@ bool online_softmax_implementation(const OnlineSoftmax&, std::span<const View<ty
                      [&](T* p, index_t n) { (V::load_first(p, n) * V::all(alpha)).store_first(p, n); });
       l[r] *= alpha;
     }
-    l[r] += exponentials<V>(S, r, m[r]);
+    l[r] += exponentials<V>(S, r, m[r], beside);
   }
+}
+template <class V>
+bool online_softmax_implementation(const OnlineSoftmax&, std::span<const View<typename V::T>> x) {
+  const auto &S = x[0], &O = x[1], &m = x[2], &l = x[3];
+  if (S.packed() || O.packed() || S.col_stride != 1 || O.col_stride != 1) return false;
+  online_softmax_by_row<V>(S, O, m, l);
   return true;
 }
 

@@ -186,11 +186,9 @@ __m256i repeated(F32x16, const std::uint16_t* p, Together<kCopies>) {
     long long bits;
     __builtin_memcpy(&bits, p, sizeof bits);
     return _mm256_set1_epi64x(bits);
-  } else if constexpr (kCopies == 2) {
-    return _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
   } else {
-    static_assert(kCopies == 1);
-    return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+    static_assert(kCopies == 2);
+    return _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
   }
 }
 
@@ -198,10 +196,6 @@ __m256i repeated(F32x16, const std::uint16_t* p, Together<kCopies>) {
 /// bring vectors together as in `sums`, until a score is one lane; the others turn quarters of vectors, 4 keys each.
 template <int kQueries>
 void scores_of_queries(const F32x16 (&x)[16], F32x16 (&s)[kQueries]) {
-  if constexpr (kQueries == 1) {
-    s[0] = sums(x);
-    return;
-  }
   __m512 a[8], b[kQueries == 8 ? 8 : 4];
 #pragma GCC unroll 8
   for (index_t i = 0; i < 8; ++i) {
