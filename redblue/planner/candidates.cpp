@@ -65,8 +65,11 @@ std::vector<plan::Options> candidates(const Problem& problem, const plan::Option
   const index_t bytes = rates.multiplies_bf16 ? 2 : static_cast<index_t>(rates.word_bytes);  // of a weight
   // Scores of single pairs take no room in a cache, and rows with many keys lose less at their ends.
   const bool scattered = are_scattered(problem, rates);
+  // Few queries wait for memory, which falls silent between keys and values: more of each come in a piece.
+  const bool few = problem.n_q * problem.group() <= rates.lanes / 2;
   for (const index_t q : {panel, 4 * panel})
-    for (const index_t k : {16, 64, 128, 256, 512}) {
+    for (const index_t k : {16, 64, 128, 256, 512, 1024}) {
+      if (k > 512 && (!few || scattered)) continue;
       if (scattered ? k < 128 : scores * k * bytes > rates.levels.front().bytes) continue;
       const Words passing = Words(k) * (problem.d + problem.d_v);
       if (passing * 2 > options.M / share) continue;
