@@ -3,8 +3,10 @@
 THP_MEM_ALLOC_ENABLE=1 python bench/decode.py           # tensors on large pages, as the doctor's buffers are; one thread
 python bench/decode.py 2                                # two threads, by the clock on the wall; tensors on small pages
 
-Run `redblue doctor` first, on the same quiet machine. Each figure is the best of 9 runs; with one thread their time is
-processor time. Caches larger than 1 GiB, and those that fit the last cache, are left out.
+A cell has GB/s of keys and values, their share of what `redblue doctor` reads (run it first, on the same quiet machine),
+and their share of what torch reads as it takes the maximum of the same words, in turn with the calls: programs that
+take memory from one take it from the other. Each figure is the best of 9 runs; with one thread their time is processor
+time. Caches larger than 1 GiB, and those that fit the last cache, are left out.
 """
 
 import json
@@ -23,15 +25,24 @@ GROUPS, FEATURES = (1, 2, 4, 8), (64, 128)
 KV_HEADS = 8
 
 
-def rate(kind, d, group, n, batch, threads):
-    """Bytes of keys and values per second."""
+def seconds(call, clock):
+    start = clock()
+    call()
+    return clock() - start
+
+
+def rates(kind, d, group, n, batch, threads):
+    """Bytes of keys and values per second, and those that torch reads."""
     q, k, v = (torch.randn(batch, heads, rows, d).to(kind) for heads, rows in ((KV_HEADS * group, 1), (KV_HEADS, n), (KV_HEADS, n)))
-    clock, least = time.process_time if threads == 1 else time.perf_counter, float("inf")
-    for _ in range(ROUNDS):
-        start = clock()
-        redblue.attention(q, k, v, threads=threads)
-        least = min(least, clock() - start)
-    return 2 * k.numel() * k.element_size() / least
+    clock = time.process_time if threads == 1 else time.perf_counter
+
+    def read():
+        for x in (k, v):
+            x.view(torch.int32).max()
+
+    calls = [lambda: redblue.attention(q, k, v, threads=threads), read]
+    times = [[seconds(call, clock) for call in calls] for _ in range(ROUNDS)]
+    return [2 * k.numel() * k.element_size() / min(column) for column in zip(*times, strict=True)]
 
 
 threads = int(sys.argv[1]) if len(sys.argv) > 1 else 1
@@ -40,8 +51,8 @@ with open(_core.hardware_path()) as file:
     machine = json.load(file)
 whole = machine["levels"][-1]["read_bandwidth"] if threads == 1 else machine["all_cores_bandwidth"]
 print(f"{machine['cpu']}, {threads} thread(s), redblue {redblue.__version__}, torch {torch.__version__}; the doctor reads {whole / 1e9:.1f} GB/s")
-print(f"THP_MEM_ALLOC_ENABLE={os.environ.get('THP_MEM_ALLOC_ENABLE', '')}; GB/s and share of the doctor's, {KV_HEADS} heads of keys")
-print(" " * 28 + "".join(f"{f'{n} x {batch}':>15}" for n, batch in CASES))
+print(f"THP_MEM_ALLOC_ENABLE={os.environ.get('THP_MEM_ALLOC_ENABLE', '')}; GB/s, shares of the doctor's and of torch's, {KV_HEADS} heads of keys")
+print(" " * 28 + "".join(f"{f'{n} x {batch}':>20}" for n, batch in CASES))
 for kind in (torch.float32, torch.bfloat16):
     for d in FEATURES:
         for group in GROUPS:
@@ -51,6 +62,6 @@ for kind in (torch.float32, torch.bfloat16):
                 if not 2 * machine["levels"][-2]["bytes"] <= size <= MOST:
                     cells.append("")
                     continue
-                got = rate(kind, d, group, n, batch, threads)
-                cells.append(f"{got / 1e9:.1f} {100 * got / whole:3.0f} %")
-            print(f"{str(kind)[6:]:9} d = {d:3}, group {group}   " + "".join(f"{cell:>15}" for cell in cells), flush=True)
+                got, torch_reads = rates(kind, d, group, n, batch, threads)
+                cells.append(f"{got / 1e9:.1f} {100 * got / whole:3.0f} % {100 * got / torch_reads:3.0f} %")
+            print(f"{str(kind)[6:]:9} d = {d:3}, group {group}   " + "".join(f"{cell:>20}" for cell in cells), flush=True)
