@@ -33,14 +33,20 @@ def seconds(call, clock):
 
 def rates(kind, d, group, n, batch, threads):
     """Bytes of keys and values per second, and those that torch reads."""
-    q, k, v = (torch.randn(batch, heads, rows, d).to(kind) for heads, rows in ((KV_HEADS * group, 1), (KV_HEADS, n), (KV_HEADS, n)))
+    q, k, v = (torch.randn(batch, heads, rows, d) for heads, rows in ((KV_HEADS * group, 1), (KV_HEADS, n), (KV_HEADS, n)))
+    if kind is torch.int8:  # a scale for each head of keys, and q of bf16
+        q, k, v = q.bfloat16(), *((x * 30).clamp(-127, 127).to(kind) for x in (k, v))
+        scales = {"k_scale": torch.full((KV_HEADS,), 1 / 30), "v_scale": torch.full((KV_HEADS,), 1 / 30)}
+    else:
+        q, k, v = (x.to(kind) for x in (q, k, v))
+        scales = {}
     clock = time.process_time if threads == 1 else time.perf_counter
 
     def read():
         for x in (k, v):
             x.view(torch.int32).max()
 
-    calls = [lambda: redblue.attention(q, k, v, threads=threads), read]
+    calls = [lambda: redblue.attention(q, k, v, threads=threads, **scales), read]
     times = [[seconds(call, clock) for call in calls] for _ in range(ROUNDS)]
     return [2 * k.numel() * k.element_size() / min(column) for column in zip(*times, strict=True)]
 
@@ -53,7 +59,7 @@ whole = machine["levels"][-1]["read_bandwidth"] if threads == 1 else machine["al
 print(f"{machine['cpu']}, {threads} thread(s), redblue {redblue.__version__}, torch {torch.__version__}; the doctor reads {whole / 1e9:.1f} GB/s")
 print(f"THP_MEM_ALLOC_ENABLE={os.environ.get('THP_MEM_ALLOC_ENABLE', '')}; GB/s, shares of the doctor's and of torch's, {KV_HEADS} heads of keys")
 print(" " * 28 + "".join(f"{f'{n} x {batch}':>20}" for n, batch in CASES))
-for kind in (torch.float32, torch.bfloat16):
+for kind in (torch.float32, torch.bfloat16, torch.int8):
     for d in FEATURES:
         for group in GROUPS:
             cells = []

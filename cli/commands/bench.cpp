@@ -144,6 +144,8 @@ int bench(const BenchFlags& flags) {
   if (!(flags.min_time >= 0 && flags.min_time <= 3600))
     throw InvalidProblem(fmt::format("--min-time {}: give seconds from 0 to 3600", flags.min_time));
   ProblemOptions problem = flags.problem;
+  if (problem.planner.flags.given("keys_per_scale"))
+    throw Unsupported("--keys-per-scale: bench runs on arrays of --dtype; plan, count and explain take it");
   const DType dtype = parse_dtype("--dtype", problem.dtype);
   RunOptions options;
   options.compute = problem.compute();

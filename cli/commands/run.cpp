@@ -357,6 +357,11 @@ int run_command(const RunFlags& flags) {
     throw Unsupported("--verify with --compute-dtype bf16: there is no tolerance for it yet; verify with f32 or f64");
   options.threads = threads_of(flags.threads);
 
+  if (flags.planner.flags.given("keys_per_scale"))
+    throw Unsupported(
+        "--keys-per-scale: run reads keys and values of floats; plan, count and explain take it, and int8 arrays run "
+        "in "
+        "C++, C and Python");
   ObjectiveOptions objective = flags.objective;
   objective.choose_for_run(flags.memory);
   Tensors tensors = loaded.tensors();

@@ -52,6 +52,7 @@ std::optional<std::string> first_unwanted(const Tensor& t, Unwanted unwanted) {
     case DType::bf16:
       return find<Half>(t, half(0x7f80));
     case DType::boolean:
+    case DType::int8:
       return std::nullopt;
   }
   return std::nullopt;

@@ -385,7 +385,7 @@ plan::Plan ProblemOptions::plan(const RunOptions& run, int cores, bool in_bytes)
   if (!in_bytes) residence.require_none();
   const auto widths = this->widths(p.op, in_bytes);
   if (in_bytes) o.memory = {memory.bytes(), residence.of(p.op, element, run.compute, widths)};
-  if (in_bytes || !widths.empty() || size_of(element) != size_of(word_of(run.compute)))
+  if (in_bytes || !widths.empty() || o.keys_per_scale > 0 || size_of(element) != size_of(word_of(run.compute)))
     set_widths(o, p, element, word_of(run.compute), widths);
   return objective.plan(p, o, memory, run.compute, element, cores);
 }

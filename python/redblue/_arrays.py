@@ -3,7 +3,7 @@
 A family has
     native(x)             what redblue._core takes for x: a buffer, a tuple (address, type, shape, strides), or a tensor whose
                           type was named to _core.read_by_exchange
-    type_of(x, name)      "f64", "f32", "f16", "bf16" or "bool"; TypeError for other types
+    type_of(x, name)      "f64", "f32", "f16", "bf16" or "bool", of keys and values also "int8"; TypeError for other types
     is_dense(x)           do the features of a row lie side by side?
     dense(x)              x, or a copy whose features do
     empty(x, shape, type, name)  a new array like x, and where x is, of this shape and type; the name of x is for errors
@@ -38,6 +38,8 @@ from . import _core
 from ._errors import InvalidProblem, type_error
 
 _NAMES = {np.dtype(np.float64): "f64", np.dtype(np.float32): "f32", np.dtype(np.float16): "f16", np.dtype(bool): "bool"}
+#: Names of arrays that may be of int8.
+INT8 = frozenset(("k", "v", "k_cache", "v_cache"))
 _TYPES: dict[str, Any] = {"f64": np.dtype(np.float64), "f32": np.dtype(np.float32), "f16": np.dtype(np.float16)}
 
 
@@ -106,6 +108,8 @@ class NumPy(InPlace):
     def type_of(x: np.ndarray, name: str) -> str:
         found = _NAMES.get(x.dtype)
         if found is None:
+            if x.dtype == np.int8 and name in INT8:
+                return "int8"
             if x.dtype.name != "bfloat16" or not x.dtype.isnative:
                 raise type_error(name, x.dtype)
             _NAMES[x.dtype] = found = "bf16"

@@ -12,7 +12,7 @@ import numpy as np
 
 import redblue  # whose attribute `torch` is imported where it is first used
 
-from . import _calls, _masks
+from . import _calls, _masks, _scales
 from ._arrays import family_of, is_tensor, require_shape
 from ._calls import Call, call_for, key_as_given, remember
 from ._core import run_known
@@ -43,7 +43,7 @@ def request(q: Any, k: Any, v: Any, **options: Any) -> Request:
     return request_of(*family_of(q, k, v), **options)
 
 
-def request_of(family: Any, q: Any, k: Any, v: Any, **options: Any) -> Request:
+def request_of(family: Any, q: Any, k: Any, v: Any, scales: Optional[_scales.Scales] = None, **options: Any) -> Request:
     if not NAMES.issuperset(options):
         raise unknown_options("attention", [name for name in options if name not in OPTIONS], OPTIONS)
     bias, slopes, sinks = [None if (x := options.get(name)) is None else family.given(x, name) for name in ARRAYS]
@@ -54,7 +54,15 @@ def request_of(family: Any, q: Any, k: Any, v: Any, **options: Any) -> Request:
         require_tolerance(tolerance, options.get("approximate"), options.get("compute"))
     of_arrays = {"bias": None if bias is None else tuple(bias.shape), "alibi": slopes is not None, "sinks": sinks is not None}
     settings = settings_of(options, of_arrays, q)
-    return Request(family, q, k, v, bias, slopes, sinks, settings, int(seed or 0), tolerance)
+    of_core = None
+    if scales is not None:
+        _scales.require_plain(settings.compute, tolerance)
+        types = [family.type_of(x, name) for x, name in ((q, "q"), (k, "k"), (v, "v"))]
+        if types[1:] != ["int8", "int8"]:
+            raise TypeError(f"k and v are of {types[1]} and {types[2]}, and have scales: these are for int8; leave {scales.names} out")
+        of_core, keys = _scales.scales_of(scales, k, settings.layout)
+        settings = settings._replace(keys_per_scale=keys, compute=settings.compute or ("f64" if types[0] == "f64" else "f32"))
+    return Request(family, q, k, v, bias, slopes, sinks, settings, int(seed or 0), tolerance, of_core)
 
 
 def require_provable(compute: Optional[str]) -> None:
@@ -98,8 +106,8 @@ def chosen(r: Request, call: Call, arrays: tuple) -> tuple[Any, str]:
 
 
 def attention(
-    q: Any, k: Any, v: Any, *, out: Any = None, return_lse: bool = False, comm: Any = None, ranks: Any = None,
-    **options: Unpack[Options],
+    q: Any, k: Any, v: Any, *, out: Any = None, return_lse: bool = False, k_scale: Any = None, v_scale: Any = None,
+    keys_per_scale: Optional[int] = None, comm: Any = None, ranks: Any = None, **options: Unpack[Options],
 ) -> Any:  # fmt: skip
     """Attention, softmax(scale q k^T) v, for each batch and head.
 
@@ -145,6 +153,9 @@ def attention(
     threads         at most this many; default: REDBLUE_THREADS, or torch.get_num_threads() where torch is loaded, or
                     OMP_NUM_THREADS, or one for each CPU. The result of a plan is the same to the last bit for any number
     out             where the result goes: an array of its shape, of any type of floats, to which it is rounded once
+    k_scale, v_scale   k and v are of int8, and stand for their words times these scales, fp32: [kv_heads] or [batch, kv_heads],
+                    or a number. Without gradients; under M, too, the bytes that move are fewest
+    keys_per_scale  how many keys of a head share a scale: k_scale and v_scale are [batch, kv_heads, ceil(n_k / keys_per_scale)]
     return_lse      return (o, lse): lse [batch, heads, n_q], the logarithms of the row sums of exp(score), float64 for
                     float64, else float32
     comm, ranks     q, k and v are the rows of one rank of several: redblue.distributed.attention says more
@@ -156,21 +167,28 @@ def attention(
 
     Source: Vaswani et al. 2017, arXiv 1706.03762; schedules: docs/schedules.md.
     """
+    scales = None
+    if not (k_scale is None and v_scale is None and keys_per_scale is None):
+        scales = _scales.given(k_scale, v_scale, keys_per_scale)
     if comm is not None or ranks is not None:
-        return _over_ranks(q, k, v, out, return_lse, comm, ranks, options)
+        return _over_ranks(q, k, v, out, return_lse, scales, comm, ranks, options)
     if type(q) is not np.ndarray and is_tensor(q):
+        if scales is not None:
+            return redblue.torch.int8_of_tensors(q, k, v, out, return_lse, scales, options)
         return redblue.torch.of_tensors(q, k, v, out, return_lse, options)
-    return forward(q, k, v, out, return_lse, options)
+    return forward(q, k, v, out, return_lse, options, scales)
 
 
 add_help(attention, OPTIONS)
 
 
-def _over_ranks(q: Any, k: Any, v: Any, out: Any, return_lse: bool, comm: Any, ranks: Any, options: Any) -> Any:
+def _over_ranks(q: Any, k: Any, v: Any, out: Any, return_lse: bool, scales: Any, comm: Any, ranks: Any, options: Any) -> Any:
     if comm is None:
         raise InvalidProblem("ranks: give comm, too, a communicator of mpi4py or a process group of torch")
     if out is not None:
         raise Unsupported("out: attention over ranks returns a new array; leave it out")
+    if scales is not None:
+        raise Unsupported("k_scale, v_scale: attention over ranks takes keys and values of floats; multiply int8 by its scales first")
     return redblue.distributed.attention(q, k, v, comm=comm, ranks=ranks, return_lse=return_lse, **options)
 
 
@@ -193,21 +211,24 @@ def require_exact(approximate: Optional[str], tolerance: Optional[float] = None)
             raise InvalidProblem(f"return_lse with {name} = {value}: approximations have no lse; leave return_lse out")
 
 
-def forward(q: Any, k: Any, v: Any, out: Any, return_lse: bool, options: Options) -> Any:
+def forward(
+    q: Any, k: Any, v: Any, out: Any, return_lse: bool, options: Options, scales: Optional[_scales.Scales] = None
+) -> Any:
     """attention, of which torch records nothing."""
     into = () if out is None else (out,)
-    found: Any = run_known(_calls._as_given, (q, k, v, return_lse), options, default_threads(), into)
-    if found is not None:
-        return found
+    if scales is None:
+        found: Any = run_known(_calls._as_given, (q, k, v, return_lse), options, default_threads(), into)
+        if found is not None:
+            return found
     family, *own = family_of(q, k, v)
-    if own[0] is not q:  # of a library whose arrays are read as NumPy's
+    if scales is None and own[0] is not q:  # of a library whose arrays are read as NumPy's
         found = run_known(_calls._as_given, (*own, return_lse), options, default_threads(), into)
         if found is not None:
             first, *others = found if return_lse else (found,)
             first = family.finished(first) if out is None else out
             return (first, *map(family.finished, others)) if return_lse else first
-    key = key_as_given((*own, return_lse), options)
-    r = request_of(family, *own, **options)
+    key = None if scales is not None else key_as_given((*own, return_lse), options)
+    r = request_of(family, *own, scales, **options)
     if return_lse:
         require_exact(r.settings.approximate, r.tolerance)
     if r.bias is not None:
@@ -224,7 +245,7 @@ def forward(q: Any, k: Any, v: Any, out: Any, return_lse: bool, options: Options
         require_heads(r, *(1, 1, *call.lse_shape)[-3:-1])
         o[...] = 0
         if return_lse:
-            lse = _lse_without_values(r, call, lse, options)
+            lse = _lse_without_values(r, call, lse, options, scales)
     else:
         arrays = r.arrays(o, lse)
         plan = call.plan if r.tolerance is None else chosen(r, call, arrays)[0]
@@ -268,11 +289,11 @@ def _not_finite(x: Any) -> Any:
     return ~np.isfinite(x)
 
 
-def _lse_without_values(r: Request, call: Call, lse: Any, options: Options) -> Any:
+def _lse_without_values(r: Request, call: Call, lse: Any, options: Options, scales: Optional[_scales.Scales]) -> Any:
     """The lse of a call that has no output: v has no features, or there are no keys or no queries."""
     if 0 not in r.q.shape and 0 not in r.k.shape:
         one_column = r.family.zeros(r.k)[..., :1]
-        return forward(r.q, r.k, one_column, None, True, options)[1]
+        return forward(r.q, r.k, one_column, None, True, options, scales)[1]
     lse[...] = -math.inf if r.sinks is None else of_rows(r.sinks, len(call.lse_shape))
     return lse
 

@@ -6,7 +6,7 @@ import os
 from typing import Any, NamedTuple, Optional
 
 from . import _core
-from ._errors import FileError, type_error
+from ._errors import FileError, int8_error, type_error
 from ._options import Settings
 from ._settings import Sizes, flag, set_part, sizes_of, tokens_first, validated, wanted_of
 from ._threads import default_threads
@@ -111,6 +111,10 @@ def checked(op: str, types: tuple, shapes: tuple, s: Settings) -> tuple[Sizes, A
     """The sizes and the problem of q, k and v of these types and shapes, and is it empty? Raises what is wrong with them."""
     q, k, v = shapes
     x = sizes_of(q, k, v, s.layout)
+    if types[1] == types[2] == "int8" and s.keys_per_scale > 0:
+        types = (types[0],) * 3
+    if "int8" in types:
+        raise int8_error("k" if types[1] == "int8" else "v")
     if not types[0] == types[1] == types[2]:
         raise TypeError(f"q, k and v have elements of types {', '.join(types)}: give arrays of one type")
     if types[0] == "bool":

@@ -38,6 +38,14 @@ class FileError(Error, OSError):
     """A file could not be read or written."""
 
 
+def int8_error(name: str) -> TypeError:
+    """The error for int8 keys or values where a function takes none, or without their scales."""
+    return TypeError(
+        f"{name} has elements of int8: attention, explain and flash_attn_with_kvcache take k and v of int8, both, with their scales "
+        "(k_scale, v_scale; k_descale, v_descale); elsewhere give floats, words times scales"
+    )
+
+
 def type_error(name: str, what: object, to_bool: str = "astype(bool)") -> TypeError:
     """The error for elements of type `what` in the array of this name."""
     if isinstance(what, np.dtype) and (what.kind == "f" or what.name == "bfloat16") and not what.isnative:

@@ -9,12 +9,13 @@ import redblue  # whose attribute `torch` is imported where it is first used
 from ._arrays import family_of, integers, is_tensor
 from ._attention import attention, refuse_gradients, refuse_numbers, request, require_heads
 from ._calls import call_for
-from ._errors import InvalidProblem
+from ._errors import InvalidProblem, Unsupported
 from ._flash_options import flash_options
 from ._one_by_one import in_shape, one_by_one, require
 from ._overlap import may_overlap_itself, meet, overlap, span
 from ._places import Places, capacity, places_of, require_own_pages, require_pages, write
 from ._rotary import require_positions, rotary_of, rotated
+from ._scales import Scales, given, in_use, scales_of
 from ._settings import flag
 
 
@@ -38,6 +39,10 @@ def flash_attn_with_kvcache(
     alibi_slopes: Any = None,
     num_splits: int = 0,
     return_softmax_lse: bool = False,
+    *,
+    k_descale: Any = None,
+    v_descale: Any = None,
+    keys_per_scale: Optional[int] = None,
 ) -> Any:
     """flash_attn.flash_attn_with_kvcache: q [batch, n_q, heads, d], k_cache and v_cache [batch, n_cache, kv_heads, d].
 
@@ -57,6 +62,10 @@ def flash_attn_with_kvcache(
                     positions (cache_seqlens and on) before it is written, and those of q by the same ones under causal or a
                     window, else all by that of cache_seqlens; pairs of neighbours, or with rotary_interleaved=False those
                     rotary_dim / 2 apart. They go with k and v
+    k_descale, v_descale      k_cache and v_cache are of int8, and stand for their words times these scales, fp32: [kv_heads] or
+                    [batch, kv_heads] (flash-attention 3), or a number. k and v are then of int8, too, words of the same scales
+    keys_per_scale  how many keys of a row share a scale: k_descale and v_descale are [batch, kv_heads, ceil(n_cache /
+                    keys_per_scale)]. They do not go with block_table, cache_batch_idx and cache_leftpad
 
     Refused before anything is written: pages that are none, a page or row in which two sequences would grow, tables and
     caches that are too short, and caches of which two elements are one where k and v are written.
@@ -70,6 +79,7 @@ def flash_attn_with_kvcache(
     return (redblue.torch.kvcache_of_tensors if compiled else attend)(
         q, k_cache, v_cache, k, v, rotary_cos, rotary_sin, cache_seqlens, cache_batch_idx, cache_leftpad, block_table,
         softmax_scale, causal, window_size, softcap, rotary_interleaved, alibi_slopes, return_softmax_lse,
+        given(k_descale, v_descale, keys_per_scale, ("k_descale", "v_descale")),
     )  # fmt: skip
 
 
@@ -77,6 +87,7 @@ def attend(
     q: Any, k_cache: Any, v_cache: Any, k: Any, v: Any, rotary_cos: Any, rotary_sin: Any, cache_seqlens: Any,
     cache_batch_idx: Any, cache_leftpad: Any, block_table: Any, softmax_scale: Optional[float], causal: bool,
     window_size: tuple, softcap: float, rotary_interleaved: bool, alibi_slopes: Any, return_softmax_lse: bool,
+    scales: Optional[Scales] = None,
 ) -> Any:  # fmt: skip
     """flash_attn_with_kvcache, of which torch compiles nothing."""
     why = "flash_attn_with_kvcache has no gradients: call it under torch.no_grad(), or flash_attn_func"
@@ -109,17 +120,26 @@ def attend(
     if rotary_cos is not None or rotary_sin is not None:
         if k is None:
             raise InvalidProblem("rotary_cos and rotary_sin without k and v: give these, too, or turn q and the keys before the call")
+        if scales is not None:
+            raise Unsupported("rotary_cos and rotary_sin with caches of int8: turn q and k before the call, and k before it is rounded")
         cos, sin = rotary_of(family, rotary_cos, rotary_sin, q.shape[3])
         require_positions(cos, max([0, *before]) + max(n_new, q.shape[1] if moving else min(1, q.shape[1])))
     together = places.name == "k_cache" and not any(first)
     longest = max([0, *lengths])
+    if scales is not None and scales.keys is not None:
+        if places.name != "k_cache" or cache_leftpad is not None:
+            raise Unsupported(
+                f"keys_per_scale = {scales.keys} with {'cache_leftpad' if places.name == 'k_cache' else places.name}: blocks are of "
+                "rows of a cache of its own for each sequence; give a scale for each head"
+            )
+        scales = in_use(scales_of(scales, keys, "bshd")[0], scales, longest)
     if together:
         used = q, keys[:, :longest], values[:, :longest]
         options["seqused_k"] = lengths if len(set(lengths)) > 1 else None
     else:
         used = (q, *(in_shape(x, (q.shape[0], longest, *x.shape[2:])) for x in (keys, values)))
     if k is not None or not together:  # what is refused leaves the caches as they are
-        r = request(*used, **options)
+        r = request(*used, scales=scales, **options)
         if together:
             require_heads(r, q.shape[0], q.shape[2])
             if family.refuses_nan:
@@ -139,13 +159,15 @@ def attend(
         for cache, x in zip(caches, (k, v)):
             write(places, cache, x, lengths)
     if together:
-        result = attention(q, *used[1:], return_lse=return_softmax_lse, **options)
+        named = {} if scales is None else {"k_scale": scales.k, "v_scale": scales.v, "keys_per_scale": scales.keys}
+        result = attention(q, *used[1:], return_lse=return_softmax_lse, **named, **options)
         return tuple(map(family.finished, result)) if return_softmax_lse else family.finished(result)
     batch, n_q, heads, _ = q.shape
     type_ = family.type_of(q, "q")
     o = family.empty(q, (batch, n_q, heads, values.shape[3]), type_)
     lse = family.empty(q, (batch, heads, n_q), "f64" if type_ == "f64" else "f32")
-    one_by_one([[x[b : b + 1] for x in (q, o, lse)] for b in range(batch)], keys, values, places, first, lengths, options)
+    sequences = [[x[b : b + 1] for x in (q, o, lse)] for b in range(batch)]
+    one_by_one(sequences, keys, values, places, first, lengths, options, scales)
     return (family.finished(o), family.finished(lse)) if return_softmax_lse else family.finished(o)
 
 

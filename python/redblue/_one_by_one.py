@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Optional
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from ._attention import forward, refuse_numbers, request, require_heads
 from ._calls import call_for, checked
 from ._places import Places, copied, empty_like
 from ._request import Request
+from ._scales import Scales
 
 #: Pages of keys with at least this many bytes are read where they lie. Smaller ones are copied, which then takes less time
 #: than a call for each (measured: 128 KiB take the same time both ways).
@@ -36,8 +37,9 @@ def require(r: Request, names: tuple) -> None:
 
 
 def one_by_one(
-    sequences: list, keys: Any, values: Any, places: Places, first: list[int], lengths: list[int], options: Any
-) -> None:
+    sequences: list, keys: Any, values: Any, places: Places, first: list[int], lengths: list[int], options: Any,
+    scales: Optional[Scales] = None,
+) -> None:  # fmt: skip
     """Attention of sequences whose keys lie anywhere in the caches: of each q [1, n_q, heads, d], and o and lse [1, heads, n_q],
     which are written. The options are those of `attention`, alibi_slopes [batch, heads] among them."""
     slopes, window, room, of_all = options["alibi_slopes"], options["window"], None, options
@@ -47,6 +49,7 @@ def one_by_one(
         first = [max(a, n - 1 - window[0]) if single else a for a, n, single in zip(first, lengths, singles)]
     for b, (q, o, lse) in enumerate(sequences):
         begin, options = first[b], of_all
+        own = None if scales is None else scales.of_sequence(b, len(sequences))
         if slopes is not None and getattr(slopes, "ndim", 1) > 1 and slopes.shape[0] == len(sequences):
             options = {**options, "alibi_slopes": slopes[b : b + 1]}
         if q.shape[1] == 1:  # at the last key: keys are hidden in front alone
@@ -54,7 +57,7 @@ def one_by_one(
         runs = places.runs(b, begin, lengths[b])
         if len(runs) > 1 and large and not options["causal"] and options["window"] is None and slopes is None:
             parts = [(places.view(keys, run), places.view(values, run)) for run in runs]
-            o[...], lse[...] = _of_parts(q, parts, options)
+            o[...], lse[...] = _of_parts(q, parts, options, own)
             continue
         if len(runs) > 1:
             if room is None:
@@ -63,14 +66,14 @@ def one_by_one(
             k, v = (copied(places, b, begin, lengths[b], x, into) for x, into in zip((keys, values), room))
         else:
             k, v = (places.view(x, runs[0]) if runs else x[:1, :0] for x in (keys, values))
-        lse[...] = forward(q, k, v, o, True, options)[1]
+        lse[...] = forward(q, k, v, o, True, options, own)[1]
 
 
 def _bytes_of_one(x: Any) -> int:
     return int(x.element_size() if is_tensor(x) else x.itemsize)
 
 
-def _of_parts(q: Any, parts: list, options: Any) -> tuple:
+def _of_parts(q: Any, parts: list, options: Any, scales: Optional[Scales]) -> tuple:
     """o and lse of one sequence whose keys and values are these parts, in any order, of which no mask hides any: one plan for
     all parts of the same length, as pages but the last have it."""
     o = lse = None
@@ -78,7 +81,7 @@ def _of_parts(q: Any, parts: list, options: Any) -> tuple:
     for k, v in parts:
         n = k.shape[1]
         if n not in calls:
-            r = request(q, k, v, **options)
+            r = request(q, k, v, scales=scales, **options)
             calls[n] = r, call_for("forward", r.family, r.q, r.k, r.v, r.settings, (True, True))
         r, call = calls[n]
         if o is None:

@@ -69,8 +69,9 @@ OPTIONS = {
 NAMES = frozenset(OPTIONS)
 ARRAYS = tuple(o.name for o in OPTIONS.values() if o.array)
 SEQUENCES = tuple(o.name for o in OPTIONS.values() if o.type == "list")
-#: Whether there are slopes and sinks, and the shape of a bias: what a plan depends on of arrays.
-OF_ARRAYS = {"bias": None, "alibi": False, "sinks": False}
+#: Whether there are slopes and sinks, the shape of a bias, and how many keys share a scale of int8 keys and values, if they are
+#: such: what a plan depends on of arrays.
+OF_ARRAYS = {"bias": None, "alibi": False, "sinks": False, "keys_per_scale": 0}
 PLANNED = {o.name: o.default for o in OPTIONS.values() if o.planned} | {"threads": 0}
 
 DEFAULTS = {**PLANNED, **OF_ARRAYS}

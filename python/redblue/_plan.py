@@ -12,6 +12,7 @@ from ._attention import chosen, gradients_request, request, require_provable, re
 from ._calls import call_for, make_plan, plan_within
 from ._errors import InvalidProblem
 from ._options import OF_ARRAYS, PLAN_OPTIONS, Options, Settings
+from ._scales import given
 from ._settings import (
     OPERATIONS,
     Sizes,
@@ -336,11 +337,14 @@ def explain(
     return_lse: bool = False,
     bias_gradient: bool = False,
     sinks_gradient: bool = False,
+    k_scale: Any = None,
+    v_scale: Any = None,
+    keys_per_scale: Optional[int] = None,
     **options: Unpack[Options],
 ) -> Plan:
     """The plan that `attention` runs for these arrays and options, with its words, its bound and the reason.
 
-    q, k, v, return_lse and options are those of `attention`. With op = "backward" the plan that `attention_backward` runs from
+    q, k, v, return_lse, the scales of int8 k and v, and options are those of `attention`. With op = "backward" the plan that `attention_backward` runs from
     the o and lse of that call, as autograd does; bias_gradient and sinks_gradient are those of `attention_backward`. Returns a
     Plan, whose `decision` says why a tolerance or a bias that is a mask got it. Raises what the call raises, and InvalidProblem
     where a size is 0, so that nothing is planned.
@@ -351,12 +355,16 @@ def explain(
     Source: docs/schedules.md.
     """
     if q is None and k is None and v is None:
-        if options or op != "forward" or return_lse or bias_gradient or sinks_gradient:
+        scaled = not (k_scale is None and v_scale is None and keys_per_scale is None)
+        if options or scaled or op != "forward" or return_lse or bias_gradient or sinks_gradient:
             raise InvalidProblem("explain has options and no arrays: give q, k and v, too, or nothing at all for the last call")
         core, seed = _core.last_plan()
         if core is None:
             raise InvalidProblem("nothing has run in this process, so that there is no last call: give q, k and v")
         return Plan(core, seed=seed)
+    scales = given(k_scale, v_scale, keys_per_scale)
+    if op == "backward" and scales is not None:
+        raise InvalidProblem('k_scale and v_scale are for op = "forward": int8 keys and values have no gradients')
     if op not in ("forward", "backward"):
         raise InvalidProblem(f'op = {op!r}: explain knows "forward" and "backward"; redblue.plan has plans of other operations')
     found = ""
@@ -368,7 +376,7 @@ def explain(
         return Plan(chosen(r, call, ())[0], _masks.explained(r, found), r.seed)
     if bias_gradient or sinks_gradient:
         raise InvalidProblem('bias_gradient and sinks_gradient are for op = "backward"')
-    r = request(q, k, v, **options)
+    r = request(q, k, v, scales=scales, **options)
     if r.bias is not None:
         r, found = _masks.recognised("forward", r, options["bias"], counted=False)
     call = call_for("forward", r.family, r.q, r.k, r.v, r.settings, (return_lse,))

@@ -20,6 +20,7 @@ class Request(NamedTuple):
     settings: Settings
     seed: int
     tolerance: Optional[float]
+    scales: Optional[tuple] = None  # of int8 k and v, as scales_of makes them
 
     def arrays(
         self, o: Any = None, lse: Any = None, do: Any = None, dq: Any = None, dk: Any = None, dv: Any = None,
@@ -28,4 +29,4 @@ class Request(NamedTuple):
         """The tuple that _core takes, of these arrays and the call's own."""
         n = self.family.native
         all_ = (self.q, self.k, self.v, o, lse, self.bias, self.slopes, self.sinks, do, dq, dk, dv, dbias, dsinks, s, p)
-        return tuple([None if x is None else n(x) for x in all_])
+        return (*[None if x is None else n(x) for x in all_], *(self.scales or ()))

@@ -50,6 +50,9 @@ def unknown_options(caller: str, unknown: Iterable[str], known: Iterable[str]) -
     name = next(iter(unknown))
     elsewhere = _core.called_elsewhere(name)
     sizes = any(option in ("n", *Sizes._fields) for option in (name, *elsewhere))
+    if name in SCALES:
+        return TypeError(f"{caller} has no option '{name}': int8 keys and values are for attention, explain and "
+                         "flash_attn_with_kvcache (k_descale, v_descale); elsewhere give floats, words times scales")  # fmt: skip
     meant = [option for option in elsewhere if option in known] or ([] if sizes else difflib.get_close_matches(name, known, n=1))
     if "bias" in meant and "mask" in name.lower():
         shape = " (its shape)" if "n_q" in known else ""
@@ -62,6 +65,9 @@ def unknown_options(caller: str, unknown: Iterable[str], known: Iterable[str]) -
         said = f"give {', '.join(known)}"
     return TypeError(f"{caller} has no option '{name}': {said}")
 
+
+#: Arguments of the functions that take int8 keys and values.
+SCALES = ("k_scale", "v_scale", "k_descale", "v_descale", "q_descale", "keys_per_scale")
 
 _INT64 = range(-(2**63), 2**63)
 
@@ -359,5 +365,7 @@ def wanted_of(s: Settings, type: str, compute: str) -> Any:
     w.schedule = "" if s.schedule is None else _text("schedule", s.schedule)
     w.threads = whole("threads", s.threads)
     w.reorder = s.order is None
+    # A plan of least time is made as for k and v of the type of q: so calls of any lengths share what a search has found.
+    w.keys_per_scale = 0 if s.M is None and s.memory is None else s.keys_per_scale
     w.tensors, w.compute = _text("dtype", type), _text("compute", compute)
     return w

@@ -8,11 +8,11 @@ import torch
 from torch.autograd import profiler
 
 from . import _core
-from ._arrays import InPlace
+from ._arrays import INT8, InPlace
 from ._errors import type_error
 
 _NAMES = {torch.float64: "f64", torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16", torch.bool: "bool"}
-_NUMBERS = {torch.float64: 0, torch.float32: 1, torch.float16: 2, torch.bfloat16: 3, torch.bool: 4}
+_NUMBERS = {torch.float64: 0, torch.float32: 1, torch.float16: 2, torch.bfloat16: 3, torch.bool: 4, torch.int8: 5}
 _TYPES = {"f64": torch.float64, "f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
 
 #: Does the core read tensors by itself? torch has DLPack's C functions from 2.10 on.
@@ -61,6 +61,8 @@ class Torch(InPlace):
     def type_of(x: torch.Tensor, name: str) -> str:
         found = _NAMES.get(x.dtype)
         if found is None:
+            if x.dtype is torch.int8 and name in INT8:
+                return "int8"
             raise type_error(name, x.dtype, "bool()")
         return found
 

@@ -16,6 +16,7 @@ REASONS = {
     "kvcache_of_tensors": "flash_attn_with_kvcache: lengths and tables are read to say where keys lie, so that fullgraph=True is "
     "not for it",
     "pages_of_tensors": "block_table: lengths and tables are read to say where keys lie, so that fullgraph=True is not for it",
+    "int8_of_tensors": "k and v of int8: their scales are read where they lie, so that fullgraph=True is not for it",
     "numbers_of": "pattern is no tensor, so that fullgraph=True is not for it",
 }
 

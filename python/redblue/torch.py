@@ -32,12 +32,13 @@ from ._errors import InvalidProblem, Unsupported
 from ._kvcache import attend as kvcache_of_tensors  # noqa: F401 - these names are those of _torch_graphs.py
 from ._options import ARRAYS, OPTIONS, SEQUENCES, Option
 from ._replaced import Replaced
-from ._settings import converted, edges_of, offset_of, patterns_of, real, tokens_first, unknown_options
+from ._settings import SCALES, converted, edges_of, offset_of, patterns_of, real, tokens_first, unknown_options
 from ._settings import starts as starts_of_tensors  # noqa: F401
 from ._settings import used as used_of_tensors  # noqa: F401
 from ._shims import require_sdpa
 from ._torch_arrays import Torch, empty_in_order, require_dense
 from ._torch_graphs import end_graphs
+from ._torch_int8 import attend_with_scales, int8_of_tensors  # noqa: F401
 from ._torch_lse import with_gradient_of_lse, with_shared_bias
 from ._varlen_pages import attend_to_pages as pages_of_tensors  # noqa: F401
 
@@ -311,9 +312,10 @@ def attention(q: Tensor, k: Tensor, v: Tensor, *, out: Optional[Tensor] = None, 
     forward pass, and of the gradients unless it is bf16: then they take their own default (redblue.attention_backward).
     out, tolerance (nothing is proved of gradients) and schedule (it names the schedule of one pass) do not go with
     gradients, and with nothing else in which torch must know the call as an operator. Deterministic; not twice
-    differentiable.
+    differentiable. int8 keys and values have no gradients.
     """
-    return of_tensors(q, k, v, out, return_lse, options)
+    attend = attend_with_scales if any(name in options for name in SCALES) else of_tensors
+    return attend(q, k, v, out, return_lse, options)
 
 
 def of_tensors(q: Tensor, k: Tensor, v: Tensor, out: Optional[Tensor], return_lse: bool, options: Any) -> Any:

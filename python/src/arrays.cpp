@@ -25,6 +25,7 @@ DType dtype_of_format(SlowArray name, const char* format) {
   if (f == "e") return DType::f16;
   if (f == "H") return DType::bf16;
   if (f == "?") return DType::boolean;
+  if (f == "b") return DType::int8;
   refuse_type(name, fmt::format("'{}' (as in Python's struct)", f));
 }
 
@@ -69,7 +70,7 @@ Given from_tuple(PyObject* tuple, SlowArray name) {
   int dtype = 0;
   if (PyArg_ParseTuple(tuple, "OiO!O!", &data, &dtype, &PyTuple_Type, &shape, &PyTuple_Type, &strides) == 0)
     throw nb::python_error();
-  if (dtype < 0 || dtype > static_cast<int>(DType::boolean)) refuse_type(name, fmt::format("number {}", dtype));
+  if (dtype < 0 || dtype > static_cast<int>(DType::int8)) refuse_type(name, fmt::format("number {}", dtype));
   const Py_ssize_t dimensions = PyTuple_Size(shape);
   require_dimensions(name, dimensions);
   if (PyTuple_Size(strides) != dimensions)

@@ -47,13 +47,14 @@ struct Known {
 Known known;  // written and read by threads that hold the GIL
 
 DType dtype_of(dlpack::DataType type, SlowArray name) {
-  constexpr std::uint8_t kFloat = 2, kBfloat = 4, kBool = 6;
+  constexpr std::uint8_t kInt = 0, kFloat = 2, kBfloat = 4, kBool = 6;
   if (type.lanes == 1) {
     if (type.code == kFloat && type.bits == 64) return DType::f64;
     if (type.code == kFloat && type.bits == 32) return DType::f32;
     if (type.code == kFloat && type.bits == 16) return DType::f16;
     if (type.code == kBfloat && type.bits == 16) return DType::bf16;
     if (type.code == kBool && type.bits == 8) return DType::boolean;
+    if (type.code == kInt && type.bits == 8) return DType::int8;
   }
   refuse_type(name, fmt::format("{} with {} bits (DLPack's numbers)", type.code, type.bits));
 }

@@ -125,6 +125,8 @@ std::optional<Intervals> intervals_of(const Tensor& bias, index_t n_q, index_t n
       return read<Float<std::uint16_t, 0xfc00U, false>>(bias, n_q, n_k);
     case DType::bf16:
       return read<Float<std::uint16_t, 0xff80U>>(bias, n_q, n_k);
+    case DType::int8:
+      return std::nullopt;  // a run refuses it
   }
   return std::nullopt;
 }

@@ -59,7 +59,7 @@ plan::Options options_of(const Wanted& w, const Problem& p) {
   } else if (!w.pad.empty()) {
     throw InvalidProblem("pad says how rows of tiles lie in fast memory that is given in bytes: give memory, too");
   }
-  if (w.M || w.memory || !w.width.empty()) set_widths(o, p, w.tensors, word, w.width);
+  if (w.M || w.memory || !w.width.empty() || o.keys_per_scale > 0) set_widths(o, p, w.tensors, word, w.width);
   if (o.write_cost != 1 && !w.M && !w.memory)
     throw InvalidProblem(
         fmt::format("write_cost = {} is for plans of the fewest words: give M or memory, too", o.write_cost));

@@ -72,8 +72,21 @@ bool is_written(const Problem& p, SlowArray a) {
          a == SlowArray::dSinks || a == SlowArray::S || a == SlowArray::P;
 }
 
+namespace {
+
+/// The scales of int8 keys or values. Python has brought them to an array of NumPy of three dimensions.
+Scales scales_in(nb::handle array, nb::handle keys, SlowArray name, Buffers& buffers) {
+  const Given g = from_buffer(array, name, false, buffers);
+  if (g.dtype != DType::f32 || g.dimensions != 3) throw nb::type_error("scales: fp32 of 3 dimensions");
+  return {static_cast<const float*>(g.data), nb::cast<index_t>(keys), g.strides[0], g.strides[1], g.strides[2]};
+}
+
+}  // namespace
+
 Tensors tensors_in(nb::handle arrays, const Problem& problem, bool tokens_first, Buffers& buffers) {
-  if (PyTuple_CheckExact(arrays.ptr()) == 0 || PyTuple_Size(arrays.ptr()) != std::ssize(kRunArrays))
+  constexpr Py_ssize_t kArrays = std::ssize(kRunArrays), kWithScales = kArrays + 3;
+  const Py_ssize_t size = PyTuple_CheckExact(arrays.ptr()) == 0 ? 0 : PyTuple_Size(arrays.ptr());
+  if (size != kArrays && size != kWithScales)
     throw nb::type_error(fmt::format("arrays: a tuple of {}", kRunArrays.size()).c_str());
   Tensors result;
   for (std::size_t i = 0; i < kRunArrays.size(); ++i) {
@@ -81,6 +94,11 @@ Tensors tensors_in(nb::handle arrays, const Problem& problem, bool tokens_first,
     if (array.is_none()) continue;
     const SlowArray a = kRunArrays[i];
     result[a] = tensor_of(array, form_of(a, tokens_first), a, is_written(problem, a), buffers);
+  }
+  if (size == kWithScales) {
+    const nb::handle keys = PyTuple_GetItem(arrays.ptr(), kArrays + 2);
+    for (const SlowArray a : {SlowArray::K, SlowArray::V})
+      result[a].scales = scales_in(PyTuple_GetItem(arrays.ptr(), kArrays + (a == SlowArray::V)), keys, a, buffers);
   }
   return result;
 }

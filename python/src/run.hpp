@@ -36,7 +36,8 @@ Form form_of(SlowArray array, bool tokens_first);
 /// Does a run of the problem write the array?
 bool is_written(const Problem& problem, SlowArray array);
 
-/// The tensors of a problem in `arrays`, which are as kRunArrays.
+/// The tensors of a problem in `arrays`, which are as kRunArrays. Where k and v are int8, three more stand behind them:
+/// the scales of k and of v, fp32 [batch, kv_heads, blocks], and how many keys a block has.
 Tensors tensors_in(nb::handle arrays, const Problem& problem, bool tokens_first, Buffers& buffers);
 
 /// `seed` is that of dropout, in place of the plan's. Knows nothing of Python. Throws what redblue::run throws, and

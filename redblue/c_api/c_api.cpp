@@ -100,14 +100,14 @@ Tensors tensors_of(const Problem& p, const List& list) {
 }
 
 Tensors tensors_of(const Problem& p, const redblue_forward_tensors& t) {
-  return tensors_of(p, std::to_array<Named>({{SlowArray::Q, &t.q, nullptr},
-                                             {SlowArray::K, &t.k, nullptr},
-                                             {SlowArray::V, &t.v, nullptr},
-                                             {SlowArray::O, nullptr, &t.o},
-                                             {SlowArray::lse, nullptr, &t.lse},
-                                             {SlowArray::bias, &t.bias, nullptr},
-                                             {SlowArray::slopes, &t.slopes, nullptr},
-                                             {SlowArray::sinks, &t.sinks, nullptr}}));
+  return with_scales(t, tensors_of(p, std::to_array<Named>({{SlowArray::Q, &t.q, nullptr},
+                                                            {SlowArray::K, &t.k, nullptr},
+                                                            {SlowArray::V, &t.v, nullptr},
+                                                            {SlowArray::O, nullptr, &t.o},
+                                                            {SlowArray::lse, nullptr, &t.lse},
+                                                            {SlowArray::bias, &t.bias, nullptr},
+                                                            {SlowArray::slopes, &t.slopes, nullptr},
+                                                            {SlowArray::sinks, &t.sinks, nullptr}})));
 }
 
 Tensors tensors_of(const Problem& p, const redblue_backward_tensors& t) {
@@ -302,7 +302,7 @@ redblue_status redblue_plan_create(const redblue_problem* problem, const redblue
     p.validate();
     require_arithmetic(result->compute, p, contiguous_tensors(p, result->dtype));
     plan::Options o = options_of(given, asked, p.op, result->compute, result->dtype);
-    if (o.memory) set_widths(o, p, result->dtype, word_of(result->compute), {});
+    if (o.memory || o.keys_per_scale > 0) set_widths(o, p, result->dtype, word_of(result->compute), {});
     if (given.max_workspace > 0) {
       RunOptions run_options;
       run_options.compute = result->compute;

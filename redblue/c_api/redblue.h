@@ -47,7 +47,8 @@ enum {
   REDBLUE_F32 = 1,
   REDBLUE_F16 = 2,
   REDBLUE_BF16 = 3,
-  REDBLUE_BOOL = 4 /* of a bias: a mask, true keeps */
+  REDBLUE_BOOL = 4, /* of a bias: a mask, true keeps */
+  REDBLUE_INT8 = 5  /* of the k and v of a forward pass, with scales */
 };
 
 typedef int32_t redblue_objective;
@@ -161,6 +162,8 @@ typedef struct redblue_plan_options {
       multiple_of_features; /* tile sizes are multiples of these; default 1 */
   int64_t reserve_words;    /* of fast memory to leave free */
   int32_t double_buffer;    /* leave room for second buffers of what the innermost loop brings in */
+  int64_t keys_per_scale;   /* k and v will be REDBLUE_INT8: how many keys of a head share a scale (n_k: all). Bytes
+                             * are minimised, 1 for a word of them and 4 for a scale; default 0: k and v are of `dtype` */
 } redblue_plan_options;
 
 /* A tensor [batch, heads, positions, features]; the plan knows the sizes. Strides are in elements and may be negative;
@@ -176,13 +179,24 @@ typedef struct redblue_tensor {
   int64_t strides[4];
 } redblue_tensor;
 
+/* What words of REDBLUE_INT8 stand for: each word times the scale of its batch, head and block of `keys` keys. keys 0:
+ * all keys of a head have one scale. Strides are in elements; 0 for scales that batches, heads or blocks share. data
+ * NULL: there are none. */
+typedef struct redblue_scales {
+  const float* data;
+  int64_t keys;
+  int64_t batch_stride, head_stride, block_stride;
+} redblue_scales;
+
 /* q [batch, heads, n_q, d], k [batch, kv_heads, n_k, d], v [batch, kv_heads, n_k, d_v], o [batch, heads, n_q, d_v],
- * lse [batch, heads, n_q, 1]. lse.data NULL: the run writes no lse. An output shares no memory with another tensor. */
+ * lse [batch, heads, n_q, 1]. lse.data NULL: the run writes no lse. An output shares no memory with another tensor.
+ * k and v may both be REDBLUE_INT8, with k_scales and v_scales. */
 typedef struct redblue_forward_tensors {
   size_t struct_size;
   redblue_const_tensor q, k, v;
   redblue_tensor o, lse;
   redblue_const_tensor bias, slopes, sinks; /* where the problem has them: bias_shape, [1, heads, 1, 1] */
+  redblue_scales k_scales, v_scales;
 } redblue_forward_tensors;
 
 /* d_o is the given gradient of the loss in o; o and lse come from the forward pass (ignored if forward_missing); dq, dk

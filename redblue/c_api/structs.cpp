@@ -152,6 +152,12 @@ redblue_forward_tensors given(const redblue_forward_tensors* t) { return given(t
 redblue_backward_tensors given(const redblue_backward_tensors* t) { return given(t, "redblue_backward_tensors"); }
 redblue_scores_tensors given(const redblue_scores_tensors* t) { return given(t, "redblue_scores_tensors"); }
 
+Tensors with_scales(const redblue_forward_tensors& from, Tensors to) {
+  for (const auto& [a, s] : {std::pair{SlowArray::K, from.k_scales}, std::pair{SlowArray::V, from.v_scales}})
+    to[a].scales = {s.data, s.keys, s.batch_stride, s.head_stride, s.block_stride};
+  return to;
+}
+
 DType dtype_of(redblue_dtype t, const char* what) {
   switch (t) {
     case REDBLUE_F64:
@@ -164,6 +170,8 @@ DType dtype_of(redblue_dtype t, const char* what) {
       return DType::bf16;
     case REDBLUE_BOOL:
       return DType::boolean;
+    case REDBLUE_INT8:
+      return DType::int8;
     default:
       throw InvalidArgument(fmt::format("{} = {} is no redblue_dtype", what, t));
   }
@@ -173,6 +181,11 @@ DType dtype_of_numbers(redblue_dtype t, const char* what) {
   const DType dtype = dtype_of(t, what);
   if (dtype == DType::boolean)
     throw InvalidArgument(fmt::format("{} = {}: only the tensor bias may be REDBLUE_BOOL", what, t));
+  if (dtype == DType::int8)
+    throw InvalidArgument(fmt::format(
+        "{} = {}: only k and v of a forward pass may be REDBLUE_INT8; give their tensors so, and another {} "
+        "here",
+        what, t, what));
   return dtype;
 }
 

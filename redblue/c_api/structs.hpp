@@ -1,6 +1,7 @@
 #pragma once
 #include "redblue.h"
 #include "redblue/planner/planner.hpp"
+#include "redblue/runtime/run.hpp"
 
 /// The structs of redblue.h as the library has them.
 namespace redblue::c_api {
@@ -21,6 +22,8 @@ redblue_backward_tensors given(const redblue_backward_tensors* tensors);
 redblue_scores_tensors given(const redblue_scores_tensors* tensors);
 
 DType dtype_of(redblue_dtype t, const char* what);
+/// The tensors, k and v with their scales, which C gives apart.
+Tensors with_scales(const redblue_forward_tensors& from, Tensors tensors);
 /// Only a bias may be a mask.
 DType dtype_of_numbers(redblue_dtype t, const char* what);
 int threads_of(int32_t threads);

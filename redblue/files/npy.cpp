@@ -55,6 +55,8 @@ std::string_view code_of(DType t) {
       return "<V2";
     case DType::boolean:
       return "|b1";
+    case DType::int8:
+      return "|i1";
   }
   return {};
 }

@@ -41,15 +41,15 @@ struct ImplementationTraits {
   index_t panel = 0;     ///< columns of a full panel; 0: these implementations pack nothing
   bool bf16 = false;     ///< OnlineAttention multiplies bf16 pairs: Q, K and V have 16 bits, scores and sums are T
   index_t few_rows = 0;  ///< so few queries are not packed: features lie in lanes
-  bool widen = false;    ///< implementations for few queries widen rows of f16 and bf16 as they read them
+  bool widen = false;    ///< implementations for few queries widen rows of f16, bf16 and int8 as they read them
   Layout paired = Layout::bf16_pairs;  ///< how OnlineAttention takes bf16 values, if queries are many
 
   /// The layout in which the implementations take an argument with this wish of its kernel, key_rows or value_pairs,
-  /// whose rows are 16-bit words of `type`. row_major: as words of T.
-  constexpr Layout words16(Layout wish, DType type, bool few_queries) const {
+  /// whose rows are words of `type`, of 16 bits or int8. row_major: as words of T.
+  constexpr Layout narrow(Layout wish, DType type, bool few_queries) const {
     if (bf16 && type == DType::bf16) return few_queries || wish == Layout::key_rows ? Layout::bf16_rows : paired;
-    if (!bf16 && widen && few_queries) return type == DType::f16 ? Layout::f16_rows : Layout::bf16_rows;
-    return Layout::row_major;
+    if (bf16 || !widen || !few_queries) return Layout::row_major;
+    return type == DType::f16 ? Layout::f16_rows : type == DType::int8 ? Layout::int8_rows : Layout::bf16_rows;
   }
 };
 

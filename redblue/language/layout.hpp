@@ -16,10 +16,11 @@ enum class Layout : std::uint8_t {
   panel_scratch,  ///< needed one panel at a time only
   key_panels,     ///< read_only, and beside it the same in panels of a few dozen keys: [panel][d][keys]
   padded_rows,    ///< row-major, each row starting where a vector does
-  // Wishes of a kernel for arguments that may be rows of 16-bit words; a machine and the implementation settle on one
-  // of the last four, or on words of the compute type (kernel::ImplementationTraits::words16).
+  // Wishes of a kernel for arguments that may be rows of 16-bit or int8 words; a machine and the implementation settle
+  // on one of the last five, or on words of the compute type (kernel::ImplementationTraits::words16).
   key_rows,      ///< rows as they lie
   value_pairs,   ///< rows as they lie, or pairs of them interleaved
+  int8_rows,     ///< rows of int8 words; in other_form stands the scale of each row
   f16_rows,      ///< rows of f16 words
   bf16_rows,     ///< rows of bf16 words
   bf16_pairs,    ///< bf16 words: [pair of rows][column][row of the pair]
@@ -27,7 +28,7 @@ enum class Layout : std::uint8_t {
 };
 inline constexpr auto kLayoutNames = std::to_array<std::string_view>(
     {"row_major", "read_only", "query_panels", "output_panels", "panel_scratch", "key_panels", "padded_rows",
-     "key_rows", "value_pairs", "f16_rows", "bf16_rows", "bf16_pairs", "bf16_columns"});
+     "key_rows", "value_pairs", "int8_rows", "f16_rows", "bf16_rows", "bf16_pairs", "bf16_columns"});
 
 /// Only kernels that know the layout can read words that lie so.
 constexpr bool is_packed(Layout l) {
@@ -37,6 +38,6 @@ constexpr bool is_packed(Layout l) {
 constexpr bool is_only_read(Layout l) { return l == Layout::read_only || l == Layout::key_panels; }
 /// Do the bf16 words of two rows, a pair, lie side by side?
 constexpr bool is_paired(Layout l) { return l == Layout::bf16_pairs || l == Layout::bf16_columns; }
-constexpr bool may_be_words16(Layout wish) { return wish == Layout::key_rows || wish == Layout::value_pairs; }
+constexpr bool may_be_narrow(Layout wish) { return wish == Layout::key_rows || wish == Layout::value_pairs; }
 
 }  // namespace redblue

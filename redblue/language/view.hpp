@@ -17,6 +17,7 @@ struct View {
   Layout layout = Layout::row_major;
   /// The place of the same words in another layout. For key_panels: in panels. For output_panels: in the rows,
   /// row_stride apart, that they may be stored to, not to be read or written before; or nullptr where that is unknown.
+  /// For int8_rows: the scale of each row.
   T* other_form = nullptr;
 
   constexpr View() = default;

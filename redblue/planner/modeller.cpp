@@ -55,6 +55,8 @@ class Modeller::Walks {
       if (options.width[a] > 0) {
         widths_.width[a] = options.width[a];
         widths_.unfinished[a] = options.unfinished[a];
+        widths_.words_of_scales[a] = options.words_of_scales[a];
+        widths_.scales_of_head = options.scales_of_head;
       }
     for (const auto& arrays : {inputs_of(problem), outputs_of(problem)})
       for (const SlowArray a : arrays) {

@@ -51,8 +51,14 @@ struct Options {
   /// Bytes per word of each output while it is unfinished, written to be read again; at least as many as in `width`.
   std::array<index_t, kSlowArrays> unfinished{};
   bool minimise_bytes = true;  ///< where widths are given; else words
-  double write_cost = 1;       ///< what a write costs, in reads (resolution 1/1000)
-  std::string schedule{};      ///< plan this one only, if not empty
+  /// Forward, with K and V of int8 in slow memory: how many keys of a head share an fp32 scale (n_k or more: all of
+  /// them); 0: they are as wide as other inputs. set_widths heeds it.
+  index_t keys_per_scale = 0;
+  /// Scales of a head, and words of K and V for which they are read: set_widths finds them.
+  index_t scales_of_head = 0;
+  std::array<index_t, kSlowArrays> words_of_scales{};
+  double write_cost = 1;   ///< what a write costs, in reads (resolution 1/1000)
+  std::string schedule{};  ///< plan this one only, if not empty
   /// The tiling of `schedule` to plan with, in place of the one that costs least. One that takes more than M is
   /// planned, too, as one that does not fit.
   std::optional<Tiling> tiling{};

@@ -55,6 +55,13 @@ void set_widths(plan::Options& o, const Problem& problem, DType element, DType w
   o.minimise_bytes = o.memory.has_value();
   o.width.fill(0);
   o.unfinished.fill(0);
+  o.words_of_scales.fill(0);
+  o.scales_of_head = o.keys_per_scale > 0 ? ceil_div(problem.n_k, o.keys_per_scale) : 0;
+  if (o.keys_per_scale > 0 && problem.op != Operation::forward)
+    throw InvalidProblem(
+        fmt::format("keys_per_scale = {} is for forward: {} takes keys and values of floats; leave it out",
+                    o.keys_per_scale, name_of(problem.op)));
+  o.minimise_bytes = o.minimise_bytes || o.keys_per_scale > 0;
   const auto set = [&](Operation of) {
     const auto inputs = plan::inputs_of(of), outputs = plan::outputs_of(of);
     for (const SlowArray a : plan::arrays_of(of)) {
@@ -69,7 +76,16 @@ void set_widths(plan::Options& o, const Problem& problem, DType element, DType w
           throw InvalidProblem(
               fmt::format("width of {} = {}: an output that is added to has that of the arithmetic, {}", name_of(a),
                           *named, arithmetic));
+        const bool int8 = o.keys_per_scale > 0 && (a == SlowArray::K || a == SlowArray::V);
+        if (named && int8)
+          throw InvalidProblem(fmt::format("width of {} = {} and keys_per_scale = {}: give one of them", name_of(a),
+                                           *named, o.keys_per_scale));
         o.minimise_bytes = o.minimise_bytes || named;
+        if (int8) {
+          width = 1;
+          o.words_of_scales[index_of(a)] = problem.n_k * (a == SlowArray::K ? problem.d : problem.d_v);
+          continue;
+        }
         width = named.value_or(stored && !statistic && !sum ? static_cast<index_t>(size_of(element)) : arithmetic);
       }
       const index_t wide = o.memory ? o.memory->fast.width[index_of(a)] : arithmetic;
@@ -83,6 +99,10 @@ void set_widths(plan::Options& o, const Problem& problem, DType element, DType w
 }  // namespace redblue
 
 namespace redblue::plan {
+
+namespace {
+constexpr index_t kScaleBytes = 4;  // fp32
+}  // namespace
 
 bool has_widths(const Options& o) {
   return std::ranges::any_of(o.width, [](index_t w) { return w > 0; });
@@ -104,16 +124,23 @@ schedule::Prices prices_of(const Options& o, Operation op) {
     const Words width = bytes ? o.width[a] : 1;
     const Words unfinished = bytes ? unfinished_width(o, op, static_cast<SlowArray>(a)) : 1;
     price.read[a] = unfinished * kCostUnit + (unfinished - width) * write;
+    if (bytes && o.words_of_scales[a] > 0)
+      price.read[a] += kScaleBytes * kCostUnit * o.scales_of_head / o.words_of_scales[a];
     price.write[a] = width * write;
   }
   return price;
+}
+
+Words scale_bytes(const Options& o, SlowArray a, Words words_read) {
+  const Words each = o.words_of_scales[index_of(a)];
+  return each == 0 ? Words(0) : (words_read * o.scales_of_head + each - 1) / each * kScaleBytes;
 }
 
 Io bytes_of(const Io& words, const Options& o, Operation op) {
   Io bytes;
   for (std::size_t a = 0; a < kSlowArrays; ++a) {
     const Words width = o.width[a], unfinished = unfinished_width(o, op, static_cast<SlowArray>(a));
-    bytes.reads[a] = unfinished * words.reads[a];
+    bytes.reads[a] = unfinished * words.reads[a] + scale_bytes(o, static_cast<SlowArray>(a), words.reads[a]);
     bytes.writes[a] = width * words.writes[a] + (unfinished - width) * words.reads[a];
   }
   return bytes;

@@ -22,7 +22,9 @@ Residence residence_of(Operation op, DType operand, DType accumulator, const Wid
 /// `element`; `word` for lse, workspace, and outputs that are given and added to, which a run takes in no other type.
 /// Unfinished words of other outputs are as wide as they are in Options::memory, or as `word`. Bytes are minimised
 /// where Options::memory is given, or `widths` name an array. Throws InvalidProblem where `widths` name an output that
-/// is added to, and another width than that.
+/// is added to, and another width than that. Options::keys_per_scale makes words of K and V 1 byte wide, and counts the
+/// 4 bytes of a scale whenever the words of its keys are read; it throws InvalidProblem for other operations
+/// than forward, and where `widths` name K or V, too.
 void set_widths(plan::Options& o, const Problem& problem, DType element, DType word, const Widths& widths);
 
 }  // namespace redblue
@@ -40,8 +42,11 @@ index_t unfinished_width(const Options& options, Operation op, SlowArray array);
 /// what that write costs more than a last one.
 schedule::Prices prices_of(const Options& options, Operation op);
 
-/// The bytes of these words, by array and direction. Each read of an output takes an unfinished word that was written
-/// before, so as many words were written unfinished as are read; the others are the last writes of their words.
+/// The bytes of the scales that are read with these words, if the array has scales.
+Words scale_bytes(const Options& options, SlowArray array, Words words_read);
+/// The bytes of these words, and of their scales, by array and direction. Each read of an output takes an unfinished
+/// word that was written before, so as many words were written unfinished as are read; the others are the last writes
+/// of their words.
 Io bytes_of(const Io& words, const Options& options, Operation op);
 /// The bytes of the chosen row, with what runs before it.
 Io bytes_of(const Plan& plan);

@@ -182,6 +182,14 @@ Words bytes_of_unfinished_writes(const plan::Plan& plan) {
   return bytes;
 }
 
+/// What scales of int8 keys and values take beside their words.
+Words bytes_of_scales(const plan::Plan& plan) {
+  Words bytes;
+  for (const SlowArray a : {SlowArray::K, SlowArray::V})
+    bytes += plan::scale_bytes(plan.options, a, plan.row().io.reads[index_of(a)]);
+  return bytes;
+}
+
 }  // namespace
 
 std::string outline_text(const plan::Plan& plan) {
@@ -229,7 +237,9 @@ std::string outline_text(const plan::Plan& plan) {
   const Moved moved = moved_in(lines);
   const Words wider = plan::minimises_bytes(plan.options) ? bytes_of_unfinished_writes(plan) : 0;
   if (wider > 0) text.print(0, "outputs stored to be read again are wider than above", "", wider.str(), "");
-  text.print(0, "sum of these lines", moved.words.str(), (moved.bytes + wider).str(), "");
+  const Words scales = plan::minimises_bytes(plan.options) ? bytes_of_scales(plan) : 0;
+  if (scales > 0) text.print(0, "scales of keys and values are read with them", "", scales.str(), "");
+  text.print(0, "sum of these lines", moved.words.str(), (moved.bytes + wider + scales).str(), "");
   text.print(0, "formula and footprint", row.io.total().str(), row.bytes.value_or(0).str(),
              row.footprint_bytes.value_or(row.footprint).str());
   return result + text.written();

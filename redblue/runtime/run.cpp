@@ -43,6 +43,31 @@ Tensors used(const Tensors& tensors, const std::vector<SlowArray>& inputs, const
   return result;
 }
 
+/// int8 is for the keys and values of a forward pass, both, with scales.
+void require_int8(const Problem& p, SlowArray a, const Tensors& tensors) {
+  const Tensor &t = tensors[a], &other = tensors[a == SlowArray::K ? SlowArray::V : SlowArray::K];
+  if (p.op != Operation::forward || (a != SlowArray::K && a != SlowArray::V))
+    throw Unsupported(
+        fmt::format("tensor {} is int8: only k and v of a forward pass may be; give floats, int8 words times their "
+                    "scales",
+                    tensor_name(a)));
+  if (other.dtype != DType::int8)
+    throw Unsupported(fmt::format("tensor {} is int8 and {} is {}: give both in int8, or both in one type of floats",
+                                  tensor_name(a), tensor_name(a == SlowArray::K ? SlowArray::V : SlowArray::K),
+                                  name_of(other.dtype)));
+  if (t.scales.data == nullptr || t.scales.keys < 0)
+    throw InvalidProblem(fmt::format(
+        "tensor {} is int8 and {}: give Tensor::scales, fp32, one for each head or block of keys", tensor_name(a),
+        t.scales.data == nullptr ? std::string("has no scales")
+                                 : fmt::format("has {} keys to a scale", t.scales.keys)));
+  const bool blocks = t.scales.keys > 0 && t.scales.keys < p.n_k;
+  if (blocks && (!p.patterns.empty() || p.dilation > 1))
+    throw Unsupported(
+        fmt::format("tensor {} has a scale for each {} keys, and a pattern or dilation, which may take keys in another "
+                    "order: give one scale for each head",
+                    tensor_name(a), t.scales.keys));
+}
+
 /// Shapes are a Shapes, or a RunArrays.
 template <class Shapes>
 void require_shapes(const Problem& p, const Shapes& shapes, const std::vector<SlowArray>& arrays,
@@ -54,6 +79,11 @@ void require_shapes(const Problem& p, const Shapes& shapes, const std::vector<Sl
     if ((a == SlowArray::slopes || a == SlowArray::sinks) && t.shape[0] == p.batch) wanted[0] = p.batch;
     if (t.dtype == DType::boolean && a != SlowArray::bias)
       throw Unsupported(fmt::format("tensor {} is bool: only a bias may be, as a mask", tensor_name(a)));
+    if (t.dtype == DType::int8) require_int8(p, a, tensors);
+    if (t.dtype != DType::int8 && t.scales.data != nullptr)
+      throw InvalidProblem(
+          fmt::format("tensor {} is {} and has scales: these are for int8 keys and values; leave them out",
+                      tensor_name(a), name_of(t.dtype)));
     if (t.data == nullptr) throw InvalidProblem(fmt::format("tensor {} has no data", tensor_name(a)));
     if (t.shape != wanted)
       throw InvalidProblem(fmt::format("tensor {} is [{}], the problem wants [{}] (batch, heads, sequence, features)",

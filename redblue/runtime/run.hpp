@@ -15,6 +15,7 @@
 
 #include "redblue/language/dtype.hpp"
 #include "redblue/language/error.hpp"
+#include "redblue/language/scales.hpp"
 #include "redblue/planner/planner.hpp"
 #include "redblue/planner/shapes.hpp"
 #include "redblue/problem/problem.hpp"
@@ -69,6 +70,7 @@ struct Tensor {
   std::array<index_t, 4> shape{};
   std::array<index_t, 4> strides{};
   bool read_only = false;  ///< a run does not take it for an output
+  Scales scales{};         ///< of int8 keys and values
 
   Tensor() = default;
   /// Throws InvalidProblem if the view leaves the range. A range of const words is read-only.
@@ -82,14 +84,15 @@ struct Tensor {
   template <TensorRange R>
   Tensor(R&& words, std::array<index_t, 4> shape)
       : Tensor(std::forward<R>(words), shape, detail::contiguous_strides(shape)) {}
-  /// Memory of any type, which is not checked: f16 and bf16 lie there as two bytes each.
+  /// Memory of any type, which is not checked: f16 and bf16 lie there as two bytes each, int8 as one.
   Tensor(void* data, DType dtype, std::array<index_t, 4> shape, std::array<index_t, 4> strides)
       : data(data), dtype(dtype), shape(shape), strides(strides) {}
   Tensor(void* data, DType dtype, std::array<index_t, 4> shape)
       : Tensor(data, dtype, shape, detail::contiguous_strides(shape)) {}
 };
 
-/// q [batch, heads, n_q, d], k [batch, kv_heads, n_k, d], v [batch, kv_heads, n_k, d_v]. A run only reads them.
+/// q [batch, heads, n_q, d], k [batch, kv_heads, n_k, d], v [batch, kv_heads, n_k, d_v]. A run only reads them. k and v
+/// may both be int8 with Tensor::scales: the result is that of their words times the scales.
 struct Inputs {
   Tensor q, k, v;
   Tensor bias{};    ///< shaped like Problem::bias

@@ -20,6 +20,7 @@ inline machine::Storage storage_of(const Tensor& t, index_t kv_heads, index_t gr
   s.head_stride = t.strides[1];
   s.row_stride = t.strides[2];
   s.col_stride = t.strides[3];
+  s.scales = t.scales;
   return s;
 }
 

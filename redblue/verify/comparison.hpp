@@ -53,6 +53,7 @@ inline Precision precision_of(DType t) {
     case DType::bf16:
       return {0x1p-8, 0x1p-133};
     case DType::boolean:
+    case DType::int8:
       return {0, 0};
   }
   return {1, 1};

@@ -40,6 +40,51 @@ static void attend(int begin, int n, int accumulate, float* to_o, float* to_lse)
   if (accumulate) REFUSED(redblue_plan_create(&p, &options, &plan), REDBLUE_INVALID_ARGUMENT, "sink");
 }
 
+/* Keys and values of int8 with a scale for each 4 keys, against the same numbers in floats. */
+static void test_int8(void) {
+  enum { kBlock = 4, kBlocks = (kKeys + kBlock - 1) / kBlock };
+  signed char k8[kK], v8[kV];
+  float k_scales[kHeads * kBlocks], v_scales[kHeads * kBlocks];
+  redblue_problem p;
+  redblue_problem_init(&p);
+  redblue_plan_options options;
+  redblue_plan_options_init(&options);
+  redblue_forward_tensors t;
+  redblue_forward_tensors_init(&t);
+  redblue_plan_info info;
+  redblue_plan_info_init(&info);
+  redblue_plan* plan = NULL;
+  for (int i = 0; i < kHeads * kBlocks; ++i)
+    k_scales[i] = 0.001f * (float)(i + 5), v_scales[i] = 0.002f * (float)(9 - i % 7);
+  for (int i = 0; i < kK; ++i) {
+    k8[i] = (signed char)(i * 37 % 255 - 127);
+    k[i] = (float)k8[i] * k_scales[i / (kKeys * kD) * kBlocks + i / kD % kKeys / kBlock];
+  }
+  for (int i = 0; i < kV; ++i) {
+    v8[i] = (signed char)(i * 91 % 255 - 127);
+    v[i] = (float)v8[i] * v_scales[i / (kKeys * kDv) * kBlocks + i / kDv % kKeys / kBlock];
+  }
+  p.heads = kHeads, p.n_q = kQueries, p.n_k = kKeys, p.d = kD, p.d_v = kDv;
+  options.fast_memory_bytes = 400, options.keys_per_scale = kBlock;
+  CHECK(redblue_plan_create(&p, &options, &plan) == REDBLUE_OK);
+  CHECK(redblue_plan_describe(plan, &info) == REDBLUE_OK);
+  CHECK(info.bytes_moved > 0 && info.bytes_moved < 4 * (info.words_read + info.words_written));
+  t.q.data = q, t.k.data = k, t.v.data = v, t.o.data = all_o, t.lse.data = all_lse;
+  CHECK(redblue_forward(plan, &t, NULL) == REDBLUE_OK);
+  const redblue_scales of_k = {k_scales, kBlock, 0, kBlocks, 1}, of_v = {v_scales, kBlock, 0, kBlocks, 1};
+  t.k.data = k8, t.v.data = v8, t.k.dtype = t.v.dtype = REDBLUE_INT8, t.o.data = o, t.lse.data = lse;
+  REFUSED(redblue_forward(plan, &t, NULL), REDBLUE_INVALID_ARGUMENT, "has no scales");
+  t.k_scales = of_k, t.v_scales = of_v;
+  CHECK(redblue_forward(plan, &t, NULL) == REDBLUE_OK);
+  CHECK(is_near(o, all_o, kO));
+  CHECK(is_near(lse, all_lse, kRows));
+  t.q.dtype = REDBLUE_INT8;
+  REFUSED(redblue_forward(plan, &t, NULL), REDBLUE_UNSUPPORTED, "only k and v of a forward pass");
+  redblue_plan_destroy(plan);
+  options.dtype = REDBLUE_INT8;
+  REFUSED(redblue_plan_create(&p, &options, &plan), REDBLUE_INVALID_ARGUMENT, "only k and v of a forward pass");
+}
+
 void test_parts(void) {
   for (int i = 0; i < kQ; ++i) q[i] = (float)sin(i + 1.0);
   for (int i = 0; i < kK; ++i) k[i] = (float)cos(i * 1.7);
@@ -64,4 +109,5 @@ void test_parts(void) {
     CHECK(is_near(o, all_o, kO));
     CHECK(is_near(lse, all_lse, kRows));
   }
+  test_int8();
 }

@@ -62,6 +62,8 @@ class Array {
           return put(word, Eigen::bfloat16(static_cast<float>(values[i])));
         case DType::boolean:
           return put(word, std::uint8_t{values[i] != 0});
+        case DType::int8:
+          return put(word, static_cast<std::int8_t>(values[i]));
       }
     });
   }
@@ -83,6 +85,9 @@ class Array {
           break;
         case DType::boolean:
           values[i] = take<std::uint8_t>(word);
+          break;
+        case DType::int8:
+          values[i] = take<std::int8_t>(word);
           break;
       }
     });

@@ -42,12 +42,14 @@ struct PlainRows : Multiply<V> {
   static const T* weights(const T* p, index_t, T*) { return p; }
 };
 
-/// Rows of f16 or bf16 words, each widened as it is read.
+/// Rows of f16, bf16 or int8 words, each widened as it is read. Scores and weights take the scales of int8.
 template <class V, DType kType>
 struct WidenedRows : PlainRows<V> {
-  using Element = std::uint16_t;
+  using Element = std::conditional_t<kType == DType::int8, std::int8_t, std::uint16_t>;
   static V keys(const Element* p) {
-    if constexpr (kType == DType::f16)
+    if constexpr (kType == DType::int8)
+      return V::load_int8(p);
+    else if constexpr (kType == DType::f16)
       return V::load_f16(p);
     else
       return V::load_bf16(p);

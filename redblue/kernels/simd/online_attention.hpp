@@ -616,13 +616,7 @@ struct AttentionPanel {
 template <class V, class Mul, class FewRows>
 bool online_attention(const OnlineAttention& step, std::span<const View<typename V::T>> x) {
   const auto &S = x[0], &O = x[1], &m = x[2], &l = x[3], &Q = x[4], &K = x[5], &Vv = x[6], &bias = x[7], &slopes = x[8];
-  if (Q.rows() <= kFewRows<V> && !Q.packed()) {
-    if constexpr (std::same_as<typename V::T, float> && Mul::kDepth == 1) {
-      if (K.layout == Layout::f16_rows) return few_queries<V, WidenedRows<V, DType::f16>>(step, x);
-      if (K.layout == Layout::bf16_rows) return few_queries<V, WidenedRows<V, DType::bf16>>(step, x);
-    }
-    return few_queries<V, FewRows>(step, x);
-  }
+  if (Q.rows() <= kFewRows<V> && !Q.packed()) return few_queries_of<V, Mul, FewRows>(step, x);
   if (S.layout != OnlineAttention::S || O.layout != OnlineAttention::O || Q.layout != OnlineAttention::Q) return false;
   if (K.col_stride != 1 || Vv.col_stride != 1) return false;
   if constexpr (Mul::kDepth > 1)

@@ -83,6 +83,9 @@ struct F32x8 {
     return _mm_cvtss_f32(_mm_max_ss(y, _mm_movehdup_ps(y)));
   }
 
+  static F32x8 load_int8(const std::int8_t* p) {
+    return {_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))))};
+  }
   static F32x8 load_f16(const std::uint16_t* p) { return {_mm256_cvtph_ps(words16(p))}; }
   static F32x8 load_bf16(const std::uint16_t* p) {
     return {_mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(words16(p)), 16))};

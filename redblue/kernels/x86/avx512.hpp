@@ -62,6 +62,9 @@ struct F32x16 {
 
   static F32x16 load_f16(const std::uint16_t* p) { return from_f16(words16(p)); }
   static F32x16 load_bf16(const std::uint16_t* p) { return from_bf16(words16(p)); }
+  static F32x16 load_int8(const std::int8_t* p) {
+    return {_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))))};
+  }
   static F32x16 from_f16(__m256i words) { return {_mm512_cvtph_ps(words)}; }
   static F32x16 from_bf16(__m256i words) {
     return {_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(words), 16))};

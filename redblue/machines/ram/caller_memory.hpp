@@ -33,6 +33,15 @@ class CallerMemory {
     return {reinterpret_cast<const std::uint16_t*>(s.data) + s.offset(b.instance, b.row, b.col),
             s.uniform_row_stride()};
   }
+  bool is_int8(const Block& b) const { return storage(b).dtype == DType::int8 && storage(b).plain_rows(); }
+  Rows8 rows8(const Block& b) const {
+    const Storage& s = storage(b);
+    return {reinterpret_cast<const std::int8_t*>(s.data) + s.offset(b.instance, b.row, b.col), s.uniform_row_stride()};
+  }
+  void scales(const Block& b, T* to) const {
+    const Storage& s = storage(b);
+    for (index_t i = 0; i < b.shape.rows; ++i) to[i] = s.scale(b.instance, b.row + i);
+  }
   /// Copies a block to rows of leading dimension ld.
   void fetch(const Block& b, T* to, index_t ld) const {
     gather(storage(b), b, to, ld, implementations_->row_conversion);

@@ -37,6 +37,13 @@ View<T> operand(const Arg& arg, std::size_t i, Route route, kernel::Access acces
   if constexpr (std::same_as<T, float>)
     if (route.layout != Layout::row_major) {
       const Shape shape = arg.shape();
+      if (route.layout == Layout::int8_rows) {
+        const Rows8 rows = slow.rows8(arg.block);
+        View<T> words{reinterpret_cast<T*>(const_cast<std::int8_t*>(rows.data)), shape, rows.stride, 1, route.layout};
+        words.other_form = arena.stage(i, {1, shape.rows}).data;
+        slow.scales(arg.block, words.other_form);
+        return words;
+      }
       const Rows16 rows = route.copied ? narrowed(arena.view(arg), arena.stage(i, shape)) : slow.rows16(arg.block);
       if (is_paired(route.layout)) {
         const View<T> pairs = arena.stage(0, shape_of_pairs(shape, route.layout));

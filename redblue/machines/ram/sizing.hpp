@@ -59,6 +59,7 @@ class Sizing : public MachineFace<Sizing<Slow>> {
     if (calls_left_-- == 0) throw TooMany{};
     for_routes(k, args, from, implementations_, slow_, [&](std::size_t i, Route route) {
       if (route.copied) words_.stage(i, args[i].shape());
+      if (route.layout == Layout::int8_rows) words_.stage(i, {1, args[i].shape().rows});
       if (is_paired(route.layout)) words_.stage(0, shape_of_pairs(args[i].shape(), route.layout));
     });
   }

@@ -36,6 +36,8 @@ void with_type(DType t, F&& f) {
       return f(static_cast<Eigen::bfloat16*>(nullptr));
     case DType::boolean:
       return f(static_cast<Keep*>(nullptr));
+    case DType::int8:
+      return f(static_cast<std::int8_t*>(nullptr));
   }
 }
 
@@ -56,9 +58,11 @@ To convert(From x) {
     return static_cast<To>(x);
 }
 
-/// The rows of b are one where they follow each other without gaps, here and in memory of leading dimension ld.
+/// The rows of b are one where they follow each other without gaps, here and in memory of leading dimension ld, and
+/// need no scales.
 Shape joined(const Storage& s, Shape shape, index_t ld) {
-  const bool gaps = !s.uniform_rows() || s.uniform_row_stride() != shape.cols || s.col_stride != 1 || ld != shape.cols;
+  const bool gaps = s.dtype == DType::int8 || !s.uniform_rows() || s.uniform_row_stride() != shape.cols ||
+                    s.col_stride != 1 || ld != shape.cols;
   return gaps ? shape : Shape{1, shape.words()};
 }
 
@@ -80,7 +84,16 @@ void gather(const Storage& s, const Block& b, T* out, index_t ld, const kernel::
         row_conversion.widen(s.dtype, reinterpret_cast<const std::uint16_t*>(row), out + i * ld, shape.cols);
         continue;
       }
-      for (index_t j = 0; j < shape.cols; ++j) out[i * ld + j] = static_cast<T>(row[j * s.col_stride]);
+      if constexpr (std::is_same_v<E, std::int8_t>) {
+        const T scale = s.scale(b.instance, b.row + i);
+        T* const to = out + i * ld;
+        if (s.col_stride == 1)  // a loop that compilers make vectors of
+          for (index_t j = 0; j < shape.cols; ++j) to[j] = scale * static_cast<T>(row[j]);
+        else
+          for (index_t j = 0; j < shape.cols; ++j) to[j] = scale * static_cast<T>(row[j * s.col_stride]);
+      } else {
+        for (index_t j = 0; j < shape.cols; ++j) out[i * ld + j] = static_cast<T>(row[j * s.col_stride]);
+      }
     }
   });
 }
@@ -90,8 +103,8 @@ void scatter(const Storage& s, const Block& b, const T* in, index_t row_stride, 
              const kernel::RowConversion<T>& row_conversion) {
   const Shape shape = col_stride == 1 ? joined(s, b.shape, row_stride) : b.shape;
   with_type(s.dtype, [&]<class E>(E*) {
-    if constexpr (std::is_same_v<E, Keep>) {
-      throw std::logic_error("a mask is no output");
+    if constexpr (sizeof(E) == 1) {
+      throw std::logic_error("a mask is no output, nor are words of int8");
     } else {
       E* data = reinterpret_cast<E*>(s.data);
       for (index_t i = 0; i < shape.rows; ++i) {

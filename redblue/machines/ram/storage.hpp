@@ -4,6 +4,7 @@
 
 #include "redblue/kernels/implementations.hpp"
 #include "redblue/language/dtype.hpp"
+#include "redblue/language/scales.hpp"
 #include "redblue/language/slow_matrix.hpp"
 
 namespace redblue::machine {
@@ -21,11 +22,13 @@ struct Storage {
   index_t head_stride = 0;  ///< between the query heads of one group
   index_t row_stride = 0;   ///< between positions
   index_t col_stride = 1;
+  Scales scales{};  ///< of int8 words, whose rows are positions: group is 1
 
   constexpr index_t offset(index_t instance, index_t row, index_t col) const {
     return (instance / kv_heads) * batch_stride + (instance % kv_heads) * kv_head_stride + (row / group) * row_stride +
            (row % group) * head_stride + col * col_stride;
   }
+  float scale(index_t instance, index_t row) const { return scales.of(instance / kv_heads, instance % kv_heads, row); }
   /// Do all rows lie at one stride?
   constexpr bool uniform_rows() const { return group == 1 || row_stride == group * head_stride; }
   constexpr index_t uniform_row_stride() const { return group == 1 ? row_stride : head_stride; }

@@ -116,6 +116,7 @@ bool lay_out(const plan::Plan& plan, Tensors tensors, const RunOptions& options,
         const Words whole = (words * size_of(t.dtype) + sizeof(T) - 1) / sizeof(T);
         copy =
             Tensor(stack.take<T>(whole, "an input in the order of the pattern", redblue::name_of(a)), t.dtype, t.shape);
+        copy.scales = t.scales;  // one for each head
         reordered.gather_later(a, t, copy);
       }
       place(a, copy, false);

@@ -25,6 +25,9 @@ class Elsewhere {
   static View<float> view(const Block&) { throw std::logic_error("there is nothing to view"); }
   static std::optional<DType> words16(const Block&) { return std::nullopt; }
   static Rows16 rows16(const Block&) { throw std::logic_error("there is nothing to view"); }
+  static bool is_int8(const Block&) { return false; }
+  static machine::Rows8 rows8(const Block&) { throw std::logic_error("there is nothing to view"); }
+  static void scales(const Block&, float*) { throw std::logic_error("there is nothing to view"); }
   void fetch(const Block& b, float* to, index_t ld) const { memory_.fetch(b, to, ld); }
   void put(const Block& b, const View<const float>& from) const { memory_.put(b, from); }
   void add(const Block& b, const View<const float>& from) const { memory_.add(b, from); }
