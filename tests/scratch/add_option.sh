@@ -69,8 +69,13 @@ int main() {
 }
 END
 compile=("$compiler" -std=gnu++20 -O0 -fPIC -DFMT_HEADER_ONLY "${@:4}" -I. -Icli -Iredblue/c_api)
-"${compile[@]}" main.cpp cli/{no_approximations,options/flags,report/json,command_line}.cpp redblue/problem/problem.cpp redblue/c_api/structs.cpp \
-  "$build/libredblue.a" -Wl,--allow-multiple-definition -lpthread -o main
+# Several files as one, which reads their headers once; two at a time.
+printf '#include "%s.cpp"\n' redblue/problem/problem redblue/c_api/structs >options.cpp
+printf '#include "%s.cpp"\n' cli/{no_approximations,options/flags,report/json,command_line} main >program.cpp
+"${compile[@]}" -c options.cpp &
+"${compile[@]}" -c program.cpp
+wait $!
+"${compile[@]}" program.o options.o "$build/libredblue.a" -Wl,--allow-multiple-definition -lpthread -o main
 ./main
 
 if ! "$python" -c 'import nanobind, numpy' 2>"$work/none"; then
@@ -78,6 +83,8 @@ if ! "$python" -c 'import nanobind, numpy' 2>"$work/none"; then
   exit 0
 fi
 cat >core.cpp <<'END'
+#include "python/src/problem.cpp"
+
 #include "python/src/options.hpp"
 
 /// What redblue/_settings.py takes of the extension module: the class Problem and the tables.
@@ -98,9 +105,12 @@ nanobind::object redblue::python::integer_of(Words words) { return nanobind::int
 END
 nb=$(dirname "$("$python" -m nanobind --include_dir)")
 include=$("$python" -c 'import sysconfig; print(sysconfig.get_paths()["include"])')
-"${compile[@]}" -w -shared -isystem "$include" -isystem "$nb/include" -I"$nb/ext/robin_map/include" core.cpp \
-  python/src/problem.cpp redblue/problem/problem.cpp "$nb/src/nb_combined.cpp" "$build/libredblue.a" \
-  -Wl,--allow-multiple-definition -lpthread -o python/redblue/_core.so
+extension=("${compile[@]}" -w -isystem "$include" -isystem "$nb/include" -I"$nb/ext/robin_map/include")
+"${extension[@]}" -c "$nb/src/nb_combined.cpp" &
+"${extension[@]}" -c core.cpp
+wait $!
+"${compile[@]}" -shared core.o nb_combined.o options.o "$build/libredblue.a" -Wl,--allow-multiple-definition -lpthread \
+  -o python/redblue/_core.so
 : >python/redblue/__init__.py
 PYTHONPATH=python "$python" - <<'END'
 from redblue import _core
