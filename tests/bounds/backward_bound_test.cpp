@@ -322,12 +322,12 @@ RC_GTEST_PROP(BackwardBounds, B10IsTheBestOfItsLines, ()) {
   const AttentionProblem x = bound_problem(any_problem(Operation::backward), *rc::gen::inRange(1, 20000));
   if (x.score == Score::identity) return;
   long double best = 0;
-  for (int i = 1; i <= 200; ++i)
-    for (int j = 0; j <= 10; ++j)
-      for (int k = 0; k <= 10; ++k) {
-        const auto part = [](int m) { return 0.70711L + (1 - 0.70711L) * static_cast<long double>(m) / 10; };
-        best = std::max(best, b10_line(x, static_cast<long double>(i) / 200, part(j), part(k)).value_or(0));
-      }
+  // Of a grid of 200 x 11 x 11 lines each case takes every eighth, and not all cases take the same.
+  for (int line = *rc::gen::inRange(0, 8); line < 200 * 11 * 11; line += 8) {
+    const auto part = [](int m) { return 0.70711L + (1 - 0.70711L) * static_cast<long double>(m) / 10; };
+    const long double s = static_cast<long double>(1 + line / 121) / 200;
+    best = std::max(best, b10_line(x, s, part(line / 11 % 11), part(line % 11)).value_or(0));
+  }
   const long double words = bound::b10(x).words.to_long_double();
   RC_LOG() << "M " << x.M.str() << ": " << words << " for " << best << '\n';
   // The line stays 0.00002 below its largest s; the grid is coarser.

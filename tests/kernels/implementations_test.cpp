@@ -105,7 +105,7 @@ class ImplementationsTest : public testing::Test {
   double power() { return std::ldexp(1.0, static_cast<int>(draw(0, 40))); }
 
   template <class F>
-  void on_every_isa(const F& f, int times = 150) {
+  void on_every_isa(const F& f, int times = test::few_cases() ? 30 : 150) {
     int tried = 0;
     for (const Isa isa : kIsas) {
       if (isa == Isa::portable || !is_available(isa)) continue;
@@ -283,7 +283,7 @@ TYPED_TEST(ImplementationsTest, OnlineAttentionOfAnyScoresIsTheCompositionOfItsP
 TYPED_TEST(ImplementationsTest, OnlineAttentionOfFewPairsIsTheCompositionOfItsParts) {
   using T = TypeParam;
   index_t taken = 0;
-  const int times = test::few_cases() ? 20 : 80;
+  const int times = test::few_cases() ? 8 : 80;
   this->on_every_isa(
       [&](const Implementations<T>& table) {
         const auto words = [&] { return this->draw(0, 9) == 0 ? this->draw(250, 260) : this->size(); };

@@ -84,8 +84,9 @@ TEST(Accumulate, AddsToWhatIsGivenInWordsOfTheFormula) {
           (p.masked() || p.several() || !p.patterns.empty() || p.modifiers().any() || !p.has_statistics()))
         continue;
       p = accumulating(p, op);
+      const std::vector<plan::Plan> plans = plans_of_every_schedule(p);
       for (const DType dtype : {DType::f32, DType::f64})
-        for (const plan::Plan& plan : plans_of_every_schedule(p)) {
+        for (const plan::Plan& plan : plans) {
           SCOPED_TRACE(text_of(plan));
           Filled x(plan.problem, dtype, Strides::bshd);
           give_outputs(x);
@@ -271,8 +272,9 @@ TEST(Accumulate, TakesNothingFromAnOutputThatNoKeyGave) {
   for (const Problem& shown : {p, causal(p), causal(problem(20, 6, 3, 4)), patterned(p, 2)})
     for (const Operation op : {Operation::forward, Operation::merge}) {
       if (op == Operation::merge && (shown.causal || !shown.patterns.empty())) continue;
+      const std::vector<plan::Plan> plans = plans_of_every_schedule(accumulating(shown, op));
       for (const DType dtype : {DType::f32, DType::f64})
-        for (const plan::Plan& plan : plans_of_every_schedule(accumulating(shown, op))) {
+        for (const plan::Plan& plan : plans) {
           SCOPED_TRACE(text_of(plan));
           Filled clean(plan.problem, dtype, Strides::bhsd);
           give_outputs(clean);

@@ -225,31 +225,31 @@ TEST(RunGradient, EveryScheduleSolvesEveryShape) {
     for (const Problem& shape : problems()) {
       const Problem p = of(op, shape);
       const Values values = values_of(p);
-      const std::vector<plan::Plan> plans = plans_of_every_schedule(p);
-      for (const plan::Plan& plan : in_turn(plans)) check(plan, values);
-      EXPECT_GE(plans.size(), p.causal ? 2U : 8U);
+      const std::vector<plan::Plan> plans = plans_in_turn(p);
+      for (const plan::Plan& plan : plans) check(plan, values);
+      EXPECT_TRUE(few_cases() || plans.size() >= (p.causal ? 2U : 8U)) << plans.size();
     }
 }
 
 TEST(RunGradient, EveryScheduleTakesEveryElementType) {
-  for (const GradientTypes& types : kGradientTypes)
-    for (const Operation op : kGradients)
-      for (const std::size_t shape : {6U, 12U}) {
-        const Problem p = of(op, problems()[shape]);
-        const Values values = values_of(p, 2);
-        for (const plan::Plan& plan : in_turn(plans_of_every_schedule(p))) check(plan, values, types);
-      }
+  for (const Operation op : kGradients)
+    for (const std::size_t shape : {6U, 12U}) {
+      const Problem p = of(op, problems()[shape]);
+      const Values values = values_of(p, 2);
+      const std::vector<plan::Plan> plans = plans_of_every_schedule(p);
+      for (const GradientTypes& types : kGradientTypes)
+        for (const plan::Plan& plan : in_turn(plans)) check(plan, values, types);
+    }
 }
 
 TEST(RunGradient, EveryScheduleTakesEveryStride) {
-  for (const Strides in : kAllStrides)
-    for (const Strides out : kAllStrides)
-      for (const Operation op : {Operation::backward, Operation::gradient_x}) {
-        const Problem p = of(op, problems()[6]);
-        const Values values = values_of(p, 3);
-        for (const plan::Plan& plan : in_turn(plans_of_every_schedule(p)))
-          check(plan, values, {DType::f32, DType::f32}, in, out);
-      }
+  for (const Operation op : {Operation::backward, Operation::gradient_x}) {
+    const Values values = values_of(of(op, problems()[6]), 3);
+    const std::vector<plan::Plan> plans = plans_of_every_schedule(of(op, problems()[6]));
+    for (const Strides in : kAllStrides)
+      for (const Strides out : kAllStrides)
+        for (const plan::Plan& plan : in_turn(plans)) check(plan, values, {DType::f32, DType::f32}, in, out);
+  }
 }
 
 // docs/numerics.md: lse = -inf says that the row saw no key, whatever its scores are. It is as if its dO were 0.
@@ -264,7 +264,7 @@ TEST(RunGradient, RowsWhoseLseIsMinusInfinityHaveNoWeights) {
         std::fill(first, first + p.d_v, 0.0);
       }
       for (const GradientTypes& types : {kGradientTypes[0], kGradientTypes[1]})
-        for (const plan::Plan& plan : in_turn(plans_of_every_schedule(p))) {
+        for (const plan::Plan& plan : plans_in_turn(p)) {
           const schedule::Traits& traits = plan.row().algorithm->traits;
           if (!traits.stable || traits.own_softmax) continue;  // they sum the exponentials themselves
           SCOPED_TRACE(text_of(plan) + ", " + std::string(name_of(types.storage)));
@@ -284,8 +284,8 @@ TEST(RunGradient, NarrowOutputsAreRoundedOnceHoweverOftenTheyAreRevisited) {
   for (const Operation op : kGradients) {
     const Problem p = of(op, with_heads(problem(9, 11, 4, 3), 1, 2, 2));
     const Values values = values_of(p);
-    for (const DType narrow : {DType::f16, DType::bf16})
-      for (const plan::Plan& plan : plans_of_every_schedule(p)) {
+    for (const plan::Plan& plan : plans_of_every_schedule(p))
+      for (const DType narrow : {DType::f16, DType::bf16}) {
         SCOPED_TRACE(text_of(plan));
         Memory wide(p, values, {DType::f32, DType::f32}), rounded = wide;
         for (const SlowArray a : outputs_of(p)) {
@@ -315,9 +315,9 @@ TEST(RunGradient, OtherScoreFunctionsNeedNoForwardPass) {
         const auto inputs = inputs_of(p);
         for (const SlowArray a : {O, lse}) EXPECT_EQ(std::count(inputs.begin(), inputs.end(), a), 0);
         const Values values = values_of(p);
-        const auto plans = plans_of_every_schedule(p);
-        EXPECT_GE(plans.size(), 2U);
-        for (const plan::Plan& plan : in_turn(plans)) check(plan, values);
+        const auto plans = plans_in_turn(p);
+        for (const plan::Plan& plan : plans) check(plan, values);
+        EXPECT_TRUE(few_cases() || plans.size() >= 2U);
       }
 }
 
@@ -345,7 +345,7 @@ TEST(RunGradient, SharedSourcesAreReadFromOneTensor) {
         const Values values = values_of(p);
         EXPECT_FALSE(values.contains(A3));
         EXPECT_EQ(values.contains(A2), sources == Sources::shared);
-        for (const plan::Plan& plan : in_turn(plans_of_every_schedule(p))) check(plan, values);
+        for (const plan::Plan& plan : plans_in_turn(p)) check(plan, values);
       }
 }
 
@@ -355,7 +355,7 @@ TEST(RunGradient, ForwardXGivesOutputAndStatistics) {
       Problem p = of(Operation::forward_x, shape);
       p.sources = sources;
       const Values values = values_of(p);
-      for (const plan::Plan& plan : in_turn(plans_of_every_schedule(p))) check(plan, values);
+      for (const plan::Plan& plan : plans_in_turn(p)) check(plan, values);
     }
 }
 
@@ -450,7 +450,7 @@ TEST(Run, ReportsProgressUpToTheEnd) {
       if ((op == Operation::backward_w || is_forward(op)) && !given) continue;
       const Values values = values_of(p);
       p.forward_given = given;
-      for (const plan::Plan& plan : plans_of_every_schedule(p)) {
+      for (const plan::Plan& plan : plans_in_turn(p)) {
         SCOPED_TRACE(text_of(plan));
         Memory memory(p, values);
         std::vector<double> shares;

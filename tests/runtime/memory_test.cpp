@@ -46,7 +46,7 @@ TEST(RunMemory, EveryScheduleRunsInWhatItSaysAndNotInOneByteLess) {
   const auto pool = make_pool(3);
   int runs = 0;
   for (const Problem& p : problems_of_every_operation())
-    for (const plan::Plan& plan : in_turn(plans_of_every_schedule(p)))
+    for (const plan::Plan& plan : plans_in_turn(p))
       for (const DType dtype : cases<DType>({DType::f32, DType::f64, DType::bf16}))
         for (const Strides strides : first_of<Strides>({Strides::bshd, Strides::bhsd})) {
           SCOPED_TRACE(testing::Message() << name_of(p.op) << ' ' << plan.row().schedule << ' ' << name_of(dtype) << ' '

@@ -66,7 +66,7 @@ TEST_F(Orders, CostWhatTheirFormulasSayInEveryOperation) {
           EXPECT_THROW(plan::make_plan(p, {.M = 2000}), InvalidProblem);
           continue;
         }
-        for (const plan::Plan& plan : in_turn(plans_of_every_schedule(p))) {
+        for (const plan::Plan& plan : plans_in_turn(p)) {
           // Of given O and lse nothing is known, and printed schedules are no more stable than their source.
           expect_counted_and_right(plan, !p.forward_given && !plan.row().algorithm->traits.printed);
           ++counted;

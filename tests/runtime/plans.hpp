@@ -5,6 +5,7 @@
 #include "redblue/language/error.hpp"
 #include "redblue/planner/planner.hpp"
 #include "redblue/runtime/run.hpp"
+#include "support/cases.hpp"
 
 namespace redblue::test {
 
@@ -49,6 +50,14 @@ inline std::vector<plan::Plan> plans_of(const Problem& p, std::string_view sched
 inline std::vector<plan::Plan> plans_of_every_schedule(const Problem& p, const schedule::Multiples& multiple = {}) {
   std::vector<plan::Plan> plans;
   for (const std::string_view name : plan::Registry::built_in().names(p.op))
+    for (plan::Plan& plan : plans_of(p, name, multiple)) plans.push_back(std::move(plan));
+  return plans;
+}
+
+/// These; of few cases, those of every third schedule, and of others each time (in_turn in support/cases.hpp).
+inline std::vector<plan::Plan> plans_in_turn(const Problem& p, const schedule::Multiples& multiple = {}) {
+  std::vector<plan::Plan> plans;
+  for (const std::string_view name : in_turn(plan::Registry::built_in().names(p.op)))
     for (plan::Plan& plan : plans_of(p, name, multiple)) plans.push_back(std::move(plan));
   return plans;
 }

@@ -55,9 +55,10 @@ void give_lse(Filled& x, DType dtype) {
 
 TEST(Scores, AreWhatTheirDefinitionSaysInWordsOfTheFormula) {
   for (const Operation op : {Operation::scores, Operation::weights})
-    for (const Problem& p : problems())
+    for (const Problem& p : problems()) {
+      const std::vector<plan::Plan> plans = plans_of_every_schedule(of(op, p));
       for (const DType dtype : in_turn<DType>({DType::f32, DType::f64, DType::f16}))
-        for (const plan::Plan& plan : plans_of_every_schedule(of(op, p))) {
+        for (const plan::Plan& plan : plans) {
           SCOPED_TRACE(text_of(plan));
           Filled x(plan.problem, dtype, Strides::bshd);
           if (op == Operation::weights) give_lse(x, dtype);
@@ -73,6 +74,7 @@ TEST(Scores, AreWhatTheirDefinitionSaysInWordsOfTheFormula) {
           const Verification v = verify(plan.problem, tensors, compute, roundings_of(plan));
           EXPECT_TRUE(v.ok()) << v.outputs.front().error << " of " << v.outputs.front().tolerance;
         }
+    }
 }
 
 /// verify() finds a word that is off, and one that is finite where it should be -inf.
