@@ -615,7 +615,7 @@ TYPED_TEST(ImplementationsTest, KeyGradientsOfAnyScoresAreTheCompositionOfTheirP
     EXPECT_LT(difference(fast_dV, dV, skips), most);
   });
   if (this->IsSkipped() || this->HasFailure()) return;
-  EXPECT_GE(compared, 130);
+  EXPECT_GE(compared, test::few_cases() ? 26 : 130);
 }
 
 TYPED_TEST(ImplementationsTest, ProductsAgreeForAnyTransposeAndStride) {
