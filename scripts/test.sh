@@ -92,7 +92,7 @@ wheel() {
 
 package=$PWD/build/python
 frameworks=(tests/python/test_{torch,known_calls,torch_strides,replaced,gradient_of_lse,broadcast_masks,lowest_rows,training}.py
-            tests/python/test_{ranks_torch,transformers,how_to,jax,jax_abi,jax_lengths,onnx_backend,onnx_fuse,onnx_exports}.py)
+            tests/python/test_{ranks_torch,check_ranks,transformers,how_to,jax,jax_abi,jax_lengths,onnx_backend,onnx_fuse,onnx_exports}.py)
 pytest() {
   PYTHONPATH=$package REDBLUE_CLI=$PWD/build/release/redblue REDBLUE_C_LIBRARY=$PWD/build/release/libredblue_c.so \
     build/venv/bin/python -m pytest -q -rs -n "$jobs" --dist worksteal "$@"  # -rs: what was skipped, and why

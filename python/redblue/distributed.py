@@ -7,7 +7,7 @@ docs/ranks.md says which rows a rank has, and how many words cross the network.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Optional
+from typing import TYPE_CHECKING, Any, NamedTuple, Optional
 
 import numpy as np
 
@@ -22,7 +22,20 @@ from ._options import OPTIONS
 from ._request import Request
 from ._settings import Sizes, problem_of, settings_of, sizes_of, tokens_first, wanted_of
 
-__all__ = ["Layout", "Planned", "attention", "attention_backward", "count", "plan", "positions"]
+if TYPE_CHECKING:
+    from ._check_ranks import check as check
+
+__all__ = ["Layout", "Planned", "attention", "attention_backward", "check", "count", "plan", "positions"]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "check":  # the referee of others' functions, which few programs need
+        from ._check_ranks import check
+
+        globals()["check"] = check
+        return check
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
 
 #: The options that ranks heed.
 HEEDED = (
