@@ -70,6 +70,7 @@ pip_install() {
 if [ "${1-}" = --dev ]; then
   pip_install scripts/requirements.txt
   pip_install scripts/requirements_torch.txt || echo "setup: the tests of PyTorch will be skipped: pip cannot install it here" >&2
+  pip_install scripts/requirements_mpi.txt || echo "setup: the tests of mpi4py will be skipped: pip cannot install it here" >&2
   command -v chromium >/dev/null || install chromium ||
     echo "setup: chromium cannot be installed here: the tests of pages in a browser will be skipped" >&2
 fi
