@@ -16,7 +16,7 @@ import sys
 import time
 from typing import Any
 
-from ._errors import Error, Unsupported
+from ._errors import Error, InvalidProblem, Unsupported
 
 
 def communicator(comm: Any) -> Any:
@@ -31,6 +31,8 @@ def communicator(comm: Any) -> Any:
             if comm.ndim != 1:
                 raise Unsupported(f"comm is a mesh of {comm.ndim} dimensions: give one of them, as in mesh['sequence']")
             comm = comm.get_group()
+        if comm is distributed.GroupMember.NON_GROUP_MEMBER:
+            raise InvalidProblem("comm is a group without this process: call attention on the ranks of the group alone")
         if isinstance(comm, distributed.ProcessGroup):
             return Group(comm)
     raise TypeError(

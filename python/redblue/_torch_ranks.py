@@ -9,7 +9,9 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from . import distributed
+from ._comm import communicator
 from ._errors import Unsupported
+from ._torch_lse import with_gradient_of_lse
 
 
 class _OverRanks(torch.autograd.Function):
@@ -21,23 +23,33 @@ class _OverRanks(torch.autograd.Function):
         o, lse = distributed.forward(q.detach(), k.detach(), v.detach(), comm, ranks, patience, report, options)
         ctx.save_for_backward(q, k, v, o, lse)
         ctx.call = call
-        ctx.mark_non_differentiable(lse)
+        ctx.set_materialize_grads(False)
         return o, lse
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, do: Tensor, _dlse: Any) -> tuple:  # type: ignore[override]
+    def backward(ctx: Any, do: Optional[Tensor], dlse: Optional[Tensor]) -> tuple:  # type: ignore[override]
         q, k, v, o, lse = ctx.saved_tensors
         comm, ranks, patience, _, options = ctx.call
         with torch.no_grad():
+            of_lse = communicator(comm).total([int(dlse is not None)])[0] > 0  # on any rank: all of them move the same rows
+            own_v = v
+            if of_lse:
+                if options.get("bias") is not None:
+                    raise Unsupported("bias: attention over ranks has no gradient of lse under one; leave lse out of the loss")
+                dlse = torch.zeros_like(lse) if dlse is None else dlse
+                do, o, v = with_gradient_of_lse(do, dlse, o, v, options.get("layout", "bhsd"), None)
+                if options.get("compute") is None and q.element_size() == 2:  # do is float32 now
+                    options = {**options, "compute": "f32"}
+            do = torch.zeros_like(o) if do is None else do
             found = distributed.attention_backward(do, q, k, v, o, lse, comm=comm, ranks=ranks, patience=patience, **options)
-        return found.dq, found.dk, found.dv, None
+        return found.dq, found.dk, found.dv[..., : own_v.shape[-1]], None
 
 
 def with_gradients(
     q: Tensor, k: Tensor, v: Tensor, comm: Any, ranks: Any, patience: float, report: Optional[dict], options: dict
 ) -> tuple[Tensor, Tensor]:
-    """o, and lse, which has no gradient. Every rank calls the backward pass, too."""
+    """o and lse. Every rank calls the backward pass, too."""
     wanted = [name for name in ("bias", "alibi_slopes", "sinks") if getattr(options.get(name), "requires_grad", False)]
     if wanted:
         raise Unsupported(f"{', '.join(wanted)}: attention over ranks has gradients of q, k and v only; detach the others")

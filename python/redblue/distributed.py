@@ -16,11 +16,11 @@ from ._arrays import is_tensor
 from ._attention import Gradients, refuse_gradients, request
 from ._calls import arithmetic, measure_once
 from ._comm import communicator
-from ._errors import InvalidProblem, Unsupported
+from ._errors import Error, InvalidProblem, Unsupported
 from ._lse import require_small
 from ._options import OPTIONS
 from ._request import Request
-from ._settings import Sizes, problem_of, settings_of, sizes_of, tokens_first, wanted_of
+from ._settings import Sizes, problem_of, settings_of, sizes_of, tokens_first, wanted_of, whole
 
 if TYPE_CHECKING:
     from ._check_ranks import check as check
@@ -70,6 +70,8 @@ def _layout(ranks: Optional[Layout], size: int) -> Layout:
         return Layout(grid_rows=size)
     if not isinstance(ranks, Layout):
         raise TypeError(f"ranks is a {type(ranks).__name__}: give a redblue.distributed.Layout")
+    for name in ("head_groups", "grid_rows", "grid_cols", "block"):
+        whole(name, getattr(ranks, name))
     asked = ranks.head_groups * ranks.grid_rows * ranks.grid_cols
     if asked != size:
         raise InvalidProblem(
@@ -94,19 +96,33 @@ class _Spread(NamedTuple):
     wanted: Any
 
     def run(self, arrays: tuple, patience: float) -> dict:
+        if not patience > 0:
+            raise InvalidProblem(f"patience = {patience!r}: give seconds above 0")
         return _core.run_ranks(self.world, self.comm, arrays, tokens_first(self.request.settings.layout), self.wanted, patience)
 
 
-def _spread(op: str, q: Any, k: Any, v: Any, comm: Any, ranks: Optional[Layout], options: dict) -> _Spread:
+def _asked(q: Any, k: Any, v: Any, options: dict) -> tuple[Request, Sizes, list[str]]:
+    """What this rank asks for, its sizes, and the types of q, k and v."""
     _require_heeded(options)
-    own = communicator(comm)
     r = request(q, k, v, **options)
-    s = r.settings
-    x = sizes_of(tuple(r.q.shape), tuple(r.k.shape), tuple(r.v.shape), s.layout)
+    x = sizes_of(tuple(r.q.shape), tuple(r.k.shape), tuple(r.v.shape), r.settings.layout)
     types = [r.family.type_of(a, name) for a, name in ((r.q, "q"), (r.k, "k"), (r.v, "v"))]
     if len(set(types)) > 1:
         raise TypeError(f"q, k and v have elements of types {', '.join(types)}: give arrays of one type")
-    n_q, n_k = own.total([x.n_q, x.n_k])
+    return r, x, types
+
+
+def _spread(op: str, q: Any, k: Any, v: Any, comm: Any, ranks: Optional[Layout], options: dict) -> _Spread:
+    own = communicator(comm)
+    try:
+        r, x, types = _asked(q, k, v, options)
+    except Exception:
+        own.total([0, 0, 1])  # the others wait for this sum
+        raise
+    n_q, n_k, refused = own.total([x.n_q, x.n_k, 0])
+    if refused > 0:
+        raise Error("the arguments of another rank are refused: that rank says why")
+    s = r.settings
     if n_q == 0 or n_k == 0:
         raise InvalidProblem(f"all ranks together have {n_q} queries and {n_k} keys: give at least one of each")
     if s.bias is not None:

@@ -79,6 +79,8 @@ def arrays():
         ({"ranks": Layout(grid_rows=2)}, redblue.InvalidProblem, "ranks = 1 x 2 x 1: give a layout of the 1 ranks of comm"),
         ({"ranks": Layout(transfer="shift")}, redblue.InvalidProblem, "transfer = 'shift': give exchange, gather or ring"),
         ({"ranks": 3}, TypeError, "ranks is a int"),
+        ({"ranks": Layout(grid_rows=1.0)}, redblue.InvalidProblem, "grid_rows = 1.0: give a whole number, 1"),
+        ({"patience": 0}, redblue.InvalidProblem, "patience = 0: give seconds above 0"),
         ({"comm": 3}, TypeError, "comm is a int"),
         ({"comm": None, "ranks": Layout()}, redblue.InvalidProblem, "ranks: give comm, too"),
         ({"out": np.zeros((1, 2, 5, 4), np.float32)}, redblue.Unsupported, "out: attention over ranks"),

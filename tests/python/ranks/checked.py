@@ -10,7 +10,7 @@ from redblue.distributed import Layout
 
 OWN = {
     "causal", "window", "scale", "documents", "gqa", "d_v", "cross", "uneven", "empty", "strided", "bf16", "backward", "lse",
-    "sinks", "deterministic", "subgroup",
+    "sinks", "deterministic", "subgroup", "lse_gradient",
 }  # fmt: skip
 
 

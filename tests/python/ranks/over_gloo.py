@@ -42,6 +42,14 @@ def of_rank(rank, size, folder):
         own = redblue.attention(half[0][:, :, rows], half[1][:, :, keys], half[2][:, :, keys], comm=dist.group.WORLD, **options)
         assert own.dtype == torch.bfloat16
         torch.testing.assert_close(own, redblue.attention(*half, **options)[:, :, rows], atol=1e-2, rtol=0)
+    if size > 1:  # one rank's arguments are refused: all of them hear of it
+        own = [x[:, :, rows] for x in (q, k, v)]
+        try:
+            redblue.attention(own[0].int() if rank == 1 else own[0], *own[1:], comm=dist.group.WORLD)
+        except (TypeError, redblue.Error) as e:
+            assert ("q has elements of type torch.int32" if rank == 1 else "another rank are refused") in str(e), e
+        else:
+            raise AssertionError("ranks whose arguments are refused ran")
     print(f"rank {rank} of {size}: right", flush=True)
     dist.destroy_process_group()
 
