@@ -12,12 +12,16 @@ install(CODE "execute_process(COMMAND \"${CMAKE_COMMAND}\" -D SOURCE=${PROJECT_S
                                       -P ${PROJECT_SOURCE_DIR}/cmake/PublicHeaders.cmake COMMAND_ERROR_IS_FATAL ANY)")
 install(DIRECTORY ${public_headers}/redblue DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(FILES redblue/c_api/redblue.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
-install(TARGETS redblue redblue_c ${redblue_mpi_library} EXPORT redblueTargets)
+install(TARGETS redblue redblue_c EXPORT redblueTargets)
 if(TARGET redblue-cli)
   install(TARGETS redblue-cli)
 endif()
 
 install(EXPORT redblueTargets NAMESPACE redblue:: DESTINATION ${package_dir})
+if(REDBLUE_MPI)  # a component of its own: who does not ask for it needs no MPI
+  install(TARGETS redblue_mpi EXPORT redblueMpiTargets)
+  install(EXPORT redblueMpiTargets NAMESPACE redblue:: DESTINATION ${package_dir})
+endif()
 configure_package_config_file(cmake/redblueConfig.cmake.in redblueConfig.cmake INSTALL_DESTINATION ${package_dir}
                               NO_SET_AND_CHECK_MACRO)
 write_basic_package_version_file(redblueConfigVersion.cmake COMPATIBILITY SameMinorVersion)

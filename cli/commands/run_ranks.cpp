@@ -180,8 +180,8 @@ int run_over_ranks(const RanksRun& run) {
   Report report = mpi == nullptr ? in_threads(run, world, whole) : over_mpi(run, world, *mpi, whole);
   if (!writes) return 0;
   if (run.verify)  // sums of as many parts as there are ranks, each of which rounds lse once
-    report.verification =
-        verify(run.problem, whole, run.options.compute, {.additions = 64 + world.ranks(), .lse = 2 * world.ranks()});
+    report.verification = verify(run.problem, whole, run.options.compute,
+                                 {.additions = 64 + world.ranks(), .lse = index_t{2} * world.ranks()});
   outputs->commit();
   if (!run.quiet) print_report(run, world, report);
   const bool as_planned = report.ran.crossed == report.formula;

@@ -228,7 +228,7 @@ def forward(
             first = family.finished(first) if out is None else out
             return (first, *map(family.finished, others)) if return_lse else first
     key = None if scales is not None else key_as_given((*own, return_lse), options)
-    r = request_of(family, *own, scales, **options)
+    r = request_of(family, own[0], own[1], own[2], scales, **options)
     if return_lse:
         require_exact(r.settings.approximate, r.tolerance)
     if r.bias is not None:

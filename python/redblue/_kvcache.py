@@ -160,7 +160,7 @@ def attend(
             write(places, cache, x, lengths)
     if together:
         named = {} if scales is None else {"k_scale": scales.k, "v_scale": scales.v, "keys_per_scale": scales.keys}
-        result = attention(q, *used[1:], return_lse=return_softmax_lse, **named, **options)
+        result = attention(q, used[1], used[2], return_lse=return_softmax_lse, **named, **options)
         return tuple(map(family.finished, result)) if return_softmax_lse else family.finished(result)
     batch, n_q, heads, _ = q.shape
     type_ = family.type_of(q, "q")

@@ -124,6 +124,7 @@ std::vector<Ran> run_in_process(const World& world, std::span<const Tensors> ten
   std::exception_ptr first;
   std::mutex mutex;
   std::vector<std::thread> threads;
+  threads.reserve(tensors.size());
   for (int r = 0; r < ranks; ++r)
     threads.emplace_back([&, r] {
       ThreadTransport transport(boxes, r, ranks, delays);

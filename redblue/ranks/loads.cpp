@@ -26,12 +26,14 @@ std::vector<Flow> flows_of_side(const World& w, Side side) {
   // What the users at each place of a line need of all rows is the same for every line.
   const Rows all_queries = Rows::of({0, w.problem().n_q}), all_keys = Rows::of({0, w.problem().n_k});
   std::vector<Rows> needed;
+  needed.reserve(static_cast<std::size_t>(length));
   if (l.transfer != Transfer::ring)
     for (int i = 0; i < length; ++i)
       needed.push_back(side == Side::queries ? w.sight().queries_seeing(all_queries, w.keys_of_col(i))
                                              : w.sight().keys_seen(w.queries_of_row(i), all_keys));
   for (int line = 0; line < lines; ++line) {
     std::vector<const Rows*> homes;
+    homes.reserve(static_cast<std::size_t>(length));
     for (int i = 0; i < length; ++i) homes.push_back(&w.rows_of_place(side, place(line, i)));
     const std::vector<Flow> of_line = l.transfer == Transfer::ring ? ring_flows(homes) : line_flows(homes, needed);
     for (int i = 0; i < length; ++i)
@@ -54,7 +56,7 @@ void add_head_flows(const World& w, Side side, const RowWidths& widths, std::vec
     for (int g = 0; g < groups; ++g) {
       const index_t own = w.rows_of(side, first + g).count();
       const Messages out{Words(own) * (groups - 1), own > 0 ? groups - 1 : 0}, in{all - own, some - (own > 0 ? 1 : 0)};
-      Crossing& c = loads[static_cast<std::size_t>(first + g)].heads;
+      Crossing& c = loads[static_cast<std::size_t>(first) + static_cast<std::size_t>(g)].heads;
       add_messages(c.sent, Cargo::inputs, out, widths.inputs);
       add_messages(c.received, Cargo::partials, out, widths.results);
       add_messages(c.received, Cargo::inputs, in, widths.inputs);

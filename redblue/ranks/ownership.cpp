@@ -31,6 +31,7 @@ Owned owned_documents(const Problem& problem, std::size_t ranks) {
   const Sight sight(problem);
   const auto& documents = sight.documents();
   std::vector<Words> work;
+  work.reserve(documents.size());
   for (const Document& d : documents) work.push_back(sight.pairs(Rows::of(d.queries), Rows::of(d.keys)));
   std::vector<std::size_t> longest_first(documents.size());
   std::iota(longest_first.begin(), longest_first.end(), std::size_t{0});

@@ -44,7 +44,7 @@ std::vector<Words> pairs_of_places(const World& w) {
   for (int b = 0; b < cols; ++b) {
     const KeySums keys(w.keys_of_col(b));
     for (int a = 0; a < rows; ++a) {
-      Words& sum = pairs[static_cast<std::size_t>(a * cols + b)];
+      Words& sum = pairs[static_cast<std::size_t>(a) * static_cast<std::size_t>(cols) + static_cast<std::size_t>(b)];
       for (const Range& block : w.queries_of_row(a).ranges()) {
         auto d = std::ranges::upper_bound(documents, block.begin, {}, [](const Document& x) { return x.queries.end; });
         for (; d != documents.end() && d->queries.begin < block.end; ++d) {

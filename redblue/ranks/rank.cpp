@@ -24,18 +24,21 @@ Bundle Rank::hold_heads(const std::vector<SlowArray>& arrays, const Rows& rows, 
 
 std::vector<SlowArray> Rank::arrays_of(const Bundle& b) const {
   std::vector<SlowArray> arrays;
+  arrays.reserve(b.tiles.size());
   for (const int t : b.tiles) arrays.push_back(tile(t).array);
   return arrays;
 }
 
 std::vector<Piece> Rank::pieces(const Bundle& b, const Rows& rows) const {
   std::vector<Piece> list;
+  list.reserve(b.tiles.size());
   for (const int t : b.tiles) list.push_back({t, rows, tile(t).heads});
   return list;
 }
 
 std::vector<Piece> Rank::pieces_of_heads(const Bundle& b, const Rows& rows, int group) const {
   std::vector<Piece> list;
+  list.reserve(b.tiles.size());
   for (const int t : b.tiles) list.push_back({t, rows, world.heads_of(side(t), group)});
   return list;
 }

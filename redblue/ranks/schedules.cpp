@@ -24,12 +24,12 @@ struct Passing {
 
 class Text {
  public:
-  Text(Rank& rank, Own own) : r(rank), w(rank.world), own_(std::move(own)) {}
+  Text(Rank& rank, Own own) : r_(rank), w_(rank.world), own_(std::move(own)) {}
 
   void run() {
-    if (w.layout().transfer == Transfer::ring)
-      ring(w.layout().grid_rows > 1 ? Side::keys : Side::queries);
-    else if (w.layout().transfer == Transfer::gather)
+    if (w_.layout().transfer == Transfer::ring)
+      ring(w_.layout().grid_rows > 1 ? Side::keys : Side::queries);
+    else if (w_.layout().transfer == Transfer::gather)
       gather();
     else
       exchange();
@@ -39,36 +39,36 @@ class Text {
   bool backward() const { return !own_.key_results.tiles.empty(); }
   const Bundle& inputs_of(Side side) const { return side == Side::queries ? own_.queries : own_.keys; }
   const Bundle& results_of(Side side) const { return side == Side::queries ? own_.query_results : own_.key_results; }
-  int blocks_of(Side side) const { return side == Side::queries ? w.layout().grid_cols : w.layout().grid_rows; }
+  int blocks_of(Side side) const { return side == Side::queries ? w_.layout().grid_cols : w_.layout().grid_rows; }
   /// The rank whose block passes here at step s, and the one that has this rank's block then.
   int peer(Side side, int s) const {
     const int n = blocks_of(side);
     const auto at = [&](int i) { return ((i + s) % n + n) % n; };
-    return side == Side::queries ? w.rank_at(r.group(), r.row(), at(r.col()))
-                                 : w.rank_at(r.group(), at(r.row()), r.col());
+    return side == Side::queries ? w_.rank_at(r_.group(), r_.row(), at(r_.col()))
+                                 : w_.rank_at(r_.group(), at(r_.row()), r_.col());
   }
   /// The rows of the home's block that the user takes part in.
   Rows needed(Side side, int home, int user) const {
-    const Rows& rows = w.rows_of_place(side, w.place_of(home));
-    if (side == Side::queries) return w.sight().queries_seeing(rows, w.keys_of_col(w.col_of(w.place_of(user))));
-    return w.sight().keys_seen(w.queries_of_row(w.row_of(w.place_of(user))), rows);
+    const Rows& rows = w_.rows_of_place(side, w_.place_of(home));
+    if (side == Side::queries) return w_.sight().queries_seeing(rows, w_.keys_of_col(w_.col_of(w_.place_of(user))));
+    return w_.sight().keys_seen(w_.queries_of_row(w_.row_of(w_.place_of(user))), rows);
   }
 
   void work(const Bundle& q, const Bundle& k, const Bundle& rq, const Bundle& rk, int o) {
     if (q.empty() || k.empty()) return;
-    if (!backward()) return r.attend({q.tiles[0], k.tiles[0], k.tiles[1], rq.tiles[0], rq.tiles[1]});
-    r.gradient({q.tiles[0], k.tiles[0], k.tiles[1], q.tiles[1], o, q.tiles[2], rq.tiles[0], rk.tiles[0], rk.tiles[1]});
+    if (!backward()) return r_.attend({q.tiles[0], k.tiles[0], k.tiles[1], rq.tiles[0], rq.tiles[1]});
+    r_.gradient({q.tiles[0], k.tiles[0], k.tiles[1], q.tiles[1], o, q.tiles[2], rq.tiles[0], rk.tiles[0], rk.tiles[1]});
   }
-  Bundle held_inputs(Side side, const Rows& rows) { return r.hold(r.arrays_of(inputs_of(side)), rows); }
+  Bundle held_inputs(Side side, const Rows& rows) { return r_.hold(r_.arrays_of(inputs_of(side)), rows); }
   Bundle held_results(Side side, const Rows& rows) {
-    Bundle b = r.hold(r.arrays_of(results_of(side)), rows);
-    if (!b.empty()) r.clear(b);
+    Bundle b = r_.hold(r_.arrays_of(results_of(side)), rows);
+    if (!b.empty()) r_.clear(b);
     return b;
   }
   int stand_in(Side side, const Bundle& inputs) {
     if (side != Side::queries || !backward() || inputs.empty()) return -1;
-    const int o = r.hold({SlowArray::O}, inputs.rows).tiles[0];
-    r.stand_in(inputs.tiles[1], inputs.tiles[3], o);
+    const int o = r_.hold({SlowArray::O}, inputs.rows).tiles[0];
+    r_.stand_in(inputs.tiles[1], inputs.tiles[3], o);
     return o;
   }
 
@@ -95,13 +95,13 @@ class Text {
   void bring(Side side, int s, Passing& passing) {
     if (s + 1 < blocks_of(side)) {
       const int user = peer(side, -(s + 1));
-      r.send(user, inputs_of(side), needed(side, r.number, user), Cargo::inputs);
+      r_.send(user, inputs_of(side), needed(side, r_.number, user), Cargo::inputs);
     }
     if (s == 0) return;
     const int home = peer(side, s);
-    const Rows rows = needed(side, home, r.number);
+    const Rows rows = needed(side, home, r_.number);
     passing.inputs.push_back(held_inputs(side, rows));
-    r.receive(home, passing.inputs.back(), rows, Cargo::inputs);
+    r_.receive(home, passing.inputs.back(), rows, Cargo::inputs);
     passing.results.push_back(held_results(side, rows));
     passing.o.push_back(stand_in(side, passing.inputs.back()));
   }
@@ -109,14 +109,14 @@ class Text {
   void bring_home(Side side, int s, const Passing& passing) {
     const Bundle& results = passing.results[static_cast<std::size_t>(s)];
     if (s == 0 || results_of(side).tiles.empty()) return;
-    r.send(peer(side, s), results, results.rows, Cargo::partials);
+    r_.send(peer(side, s), results, results.rows, Cargo::partials);
     const int user = peer(side, -s);
-    take_in(side, user, needed(side, r.number, user));
+    take_in(side, user, needed(side, r_.number, user));
   }
   void take_in(Side side, int from, const Rows& rows) {
-    const Bundle part = r.hold(r.arrays_of(results_of(side)), rows);
-    r.receive(from, part, rows, Cargo::partials);
-    r.take_in(part, results_of(side), rows);
+    const Bundle part = r_.hold(r_.arrays_of(results_of(side)), rows);
+    r_.receive(from, part, rows, Cargo::partials);
+    r_.take_in(part, results_of(side), rows);
   }
 
   /// All blocks of a row and of a column are here before the work begins.
@@ -131,23 +131,24 @@ class Text {
     if (n == 1) return begin(side);
     for (int s = 1; s < n; ++s) {
       const int user = peer(side, -s);
-      r.send(user, inputs_of(side), needed(side, r.number, user), Cargo::inputs);
+      r_.send(user, inputs_of(side), needed(side, r_.number, user), Cargo::inputs);
     }
-    const Rows own = needed(side, r.number, r.number);
+    const Rows own = needed(side, r_.number, r_.number);
     Rows all = own;
-    for (int s = 1; s < n; ++s) all = union_of(all, needed(side, peer(side, s), r.number));
+    for (int s = 1; s < n; ++s) all = union_of(all, needed(side, peer(side, s), r_.number));
     const Bundle inputs = held_inputs(side, all);
-    r.copy(inputs_of(side), inputs, own);
-    for (int s = 1; s < n; ++s) r.receive(peer(side, s), inputs, needed(side, peer(side, s), r.number), Cargo::inputs);
+    r_.copy(inputs_of(side), inputs, own);
+    for (int s = 1; s < n; ++s)
+      r_.receive(peer(side, s), inputs, needed(side, peer(side, s), r_.number), Cargo::inputs);
     return {{inputs}, {held_results(side, all)}, {stand_in(side, inputs)}};
   }
   void scatter(Side side, const Passing& all) {
     const int n = blocks_of(side);
     if (n == 1 || results_of(side).tiles.empty()) return;
     for (int s = 1; s < n; ++s)
-      r.send(peer(side, s), all.results[0], needed(side, peer(side, s), r.number), Cargo::partials);
-    r.take_in(all.results[0], results_of(side), needed(side, r.number, r.number));
-    for (int s = 1; s < n; ++s) take_in(side, peer(side, -s), needed(side, r.number, peer(side, -s)));
+      r_.send(peer(side, s), all.results[0], needed(side, peer(side, s), r_.number), Cargo::partials);
+    r_.take_in(all.results[0], results_of(side), needed(side, r_.number, r_.number));
+    for (int s = 1; s < n; ++s) take_in(side, peer(side, -s), needed(side, r_.number, peer(side, -s)));
   }
 
   /// Blocks of one side go from right to left, each with the results that it has so far; after n steps these are home.
@@ -156,29 +157,29 @@ class Text {
     Bundle inputs = inputs_of(side), results = results_of(side);
     int o = own_.o;
     for (int s = 0; s < n; ++s) {
-      const Rows& rows = w.rows_of_place(side, w.place_of(peer(side, s)));
+      const Rows& rows = w_.rows_of_place(side, w_.place_of(peer(side, s)));
       if (s > 0) {
         inputs = held_inputs(side, rows);
-        r.receive(right, inputs, rows, Cargo::inputs);
+        r_.receive(right, inputs, rows, Cargo::inputs);
         o = stand_in(side, inputs);
       }
-      if (s + 1 < n) r.send(left, inputs, rows, Cargo::inputs);
+      if (s + 1 < n) r_.send(left, inputs, rows, Cargo::inputs);
       if (s == 1) results = held_results(side, rows);
       if (s > 1) {
-        results = r.hold(r.arrays_of(results_of(side)), rows);
-        r.receive(right, results, rows, Cargo::partials);
+        results = r_.hold(r_.arrays_of(results_of(side)), rows);
+        r_.receive(right, results, rows, Cargo::partials);
       }
       if (side == Side::keys)
         work(own_.queries, inputs, own_.query_results, results, own_.o);
       else
         work(inputs, own_.keys, results, own_.key_results, o);
-      if (s > 0) r.send(left, results, rows, Cargo::partials);
+      if (s > 0) r_.send(left, results, rows, Cargo::partials);
     }
-    if (n > 1 && !results_of(side).tiles.empty()) take_in(side, right, w.rows_of_place(side, r.place()));
+    if (n > 1 && !results_of(side).tiles.empty()) take_in(side, right, w_.rows_of_place(side, r_.place()));
   }
 
-  Rank& r;
-  const World& w;
+  Rank& r_;
+  const World& w_;
   Own own_;
 };
 

@@ -24,7 +24,7 @@ def test_over_mpi(ranks):
         capture_output=True, text=True, timeout=300,
     )  # fmt: skip
     assert ran.returncode == 0, ran.stdout + ran.stderr
-    assert sorted(ran.stdout.split("\n")[:-1]) == [f"rank {r} of {ranks}: right" for r in range(ranks)]
+    assert all(ran.stdout.count(f"rank {r} of {ranks}: right") == 1 for r in range(ranks)), ran.stdout
 
 
 def test_positions_are_everyone_s_once():
@@ -46,7 +46,7 @@ def test_plans_are_those_of_the_program():
     found = redblue.distributed.plan(64, n_q=1 << 20, d=128, heads=32, kv_heads=4, dtype="bf16", ownership="contiguous")
     assert found.layout.head_groups == 4 and found.rows[0]["words"] < min(row["words"] for row in found.rows[1:])
     assert all(row["ratio"] is None or row["ratio"] >= 1 for row in found.rows)
-    assert found.reason in str(found) and "Ulysses" in str(found)
+    assert found.reason in str(found) and "all-gather 1 x 64 x 1" in str(found)
     with pytest.raises(redblue.InvalidProblem, match="dtype = 'int8'"):
         redblue.distributed.plan(4, n_q=16, d=4, dtype="int8")
 

@@ -85,7 +85,7 @@ RC_GTEST_PROP(RankPlans, MoveTheFewestWordsOfAllLayouts, ()) {
     const World w(p, row.cost.layout);
     for (int i = 0; i < w.ranks(); ++i) held = std::max(held, count(w, program_of(w, i)).held);
     RC_ASSERT(row.cost.held == held);
-    RC_ASSERT(!row.ratio || *row.ratio >= 1);
+    RC_ASSERT(row.ratio.value_or(1) >= 1);
   }
 }
 
