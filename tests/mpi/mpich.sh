@@ -3,6 +3,7 @@
 set -euo pipefail
 source=$(cd "$(dirname "$0")/../.." && pwd) build=$1
 command -v mpicxx.mpich >/dev/null && command -v mpiexec.mpich >/dev/null || { echo "MPICH is not here"; exit 77; }
+mpiexec.mpich -n 2 true || { echo "MPICH starts no processes here" && exit 77; }
 folder=$build/mpich
 mkdir -p "$folder"
 flags=(-std=c++20 -O1 -DMPICH_SKIP_MPICXX -I"$source" -I"$source/tests" -isystem /usr/include/eigen3

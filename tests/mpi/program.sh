@@ -2,6 +2,7 @@
 # program.sh REDBLUE MPIRUN PYTHON: the program as ranks of MPI gives what it gives alone, in one file, and fails as one.
 set -euo pipefail
 redblue=$1 mpirun=("$2" --allow-run-as-root --oversubscribe) python=$3
+"${mpirun[@]}" -n 2 true || { echo "$2 starts no processes here" && exit 77; }
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 cd "$folder"
