@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 usage() {
   cat <<'END'
 scripts/test.sh           what to run first: all C++ tests, with a tenth of their random cases, and the Python tests that need
-                          NumPy only. About 10 minutes on two cores from nothing, 5 after scripts/demo.sh.
+                          NumPy only. About 10 minutes on two cores from nothing, 6 after scripts/demo.sh.
 scripts/test.sh PART...   these parts, with all cases. Beside its own minutes, a part that is marked * takes the minutes of a
                           build: 7 from nothing, 4 after scripts/demo.sh.
 scripts/test.sh --all     all parts, with warnings as errors: about 34 minutes. CI runs this.
@@ -206,7 +206,7 @@ wants() {
 }
 
 if $first; then
-  echo "scripts/test.sh: about 10 minutes on two cores from nothing, 5 after scripts/demo.sh. They take 0.6 GB in build/"
+  echo "scripts/test.sh: about 10 minutes on two cores from nothing, 6 after scripts/demo.sh. They take 0.6 GB in build/"
   echo "and, on a bare machine, 0.5 GB of Debian packages. scripts/test.sh --help lists the parts that are left out here."
 fi
 if wants docs types torch consumers wheel site tidy sanitizers; then needs=--dev; else needs=--test; fi
