@@ -7,6 +7,7 @@
 #include <thread>
 #include <utility>
 
+#include "redblue/language/word_type.hpp"
 #include "redblue/planner/shapes.hpp"
 #include "redblue/problem/options.hpp"
 #include "redblue/ranks/agree.hpp"
@@ -20,9 +21,6 @@ namespace redblue::ranks {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-/// The type of sums: of partial results, and of lse.
-DType word_of(DType compute) { return compute == DType::f64 ? DType::f64 : DType::f32; }
 
 /// What must be the same on all ranks.
 std::string asked_text(const World& world, const Tensors& tensors, const How& how) {
@@ -57,6 +55,9 @@ void require_tensor(const World& w, int rank, SlowArray a, const Tensor& t, bool
   if (t.data == nullptr)
     throw InvalidProblem(
         fmt::format("{} is missing on rank {}: it has {} rows at home", tensor_name(a), rank, shape[2]));
+  if (t.dtype == DType::int8)
+    throw Unsupported(fmt::format("{} is int8 on rank {}: ranks do not send scales; multiply it by them first",
+                                  tensor_name(a), rank));
   if (t.shape != shape)
     throw InvalidProblem(fmt::format("{} is {} on rank {}, and its rows at home are {}", tensor_name(a),
                                      shape_text(t.shape), rank, shape_text(shape)));

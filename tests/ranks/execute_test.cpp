@@ -161,6 +161,9 @@ TEST(Ranks, RefuseTogetherWhatOneOfThemCannotDo) {
   tensors[2][SlowArray::V].dtype = DType::bf16;
   EXPECT_NE(what_is_thrown(world, tensors, how_of(DType::f32)).find("rank 2 was not asked for what rank 0 was"),
             std::string::npos);
+  tensors[2][SlowArray::V].dtype = DType::int8;
+  EXPECT_NE(what_is_thrown(world, tensors, how_of(DType::f32)).find("v is int8 on rank 2: ranks do not send scales"),
+            std::string::npos);
   tensors.pop_back();
   EXPECT_NE(what_is_thrown(world, tensors, how_of(DType::f32)).find("tensors of 2 ranks for a layout of 3"),
             std::string::npos);
