@@ -30,6 +30,14 @@ void note(Traffic& t, Cargo cargo, Words words) {
   t.messages += 1;
 }
 
+/// Rows that come here as inputs, and rows that go elsewhere, each as wide there; their results go the other way.
+void note_both(Crossing& c, Words come, const RowWidths& here, Words go, const RowWidths& there) {
+  if (come > 0) note(c.received, Cargo::inputs, come * here.inputs);
+  if (come > 0 && here.results > 0) note(c.sent, Cargo::partials, come * here.results);
+  if (go > 0) note(c.sent, Cargo::inputs, go * there.inputs);
+  if (go > 0 && there.results > 0) note(c.received, Cargo::partials, go * there.results);
+}
+
 /// It adds what heads cost that change ranks at a place, to the groups and back.
 void add_groups(const World& w, int rank, Crossing& c) {
   const Layout& l = w.layout();
@@ -41,14 +49,7 @@ void add_groups(const World& w, int rank, Crossing& c) {
       const Words own = w.rows_of(side, rank).count(), its = w.rows_of(side, other).count();
       const RowWidths mine = row_widths(w.problem(), side, w.heads_of(side, w.group_of(rank)).size()),
                       theirs = row_widths(w.problem(), side, w.heads_of(side, g).size());
-      if (own > 0) {
-        note(c.sent, Cargo::inputs, own * theirs.inputs);
-        if (theirs.results > 0) note(c.received, Cargo::partials, own * theirs.results);
-      }
-      if (its > 0) {
-        note(c.received, Cargo::inputs, its * mine.inputs);
-        if (mine.results > 0) note(c.sent, Cargo::partials, its * mine.results);
-      }
+      note_both(c, its, mine, own, theirs);
     }
 }
 
@@ -89,14 +90,7 @@ void add_grid(const World& w, Side side, int v, const RowWidths& widths, Crossin
     const int other = side == Side::queries ? w.row_of(v) * l.grid_cols + i : i * l.grid_cols + w.col_of(v);
     if (other == v) continue;
     const Words come = rows_needed(w, side, other, v), go = rows_needed(w, side, v, other);
-    if (come > 0) {
-      note(c.received, Cargo::inputs, come * widths.inputs);
-      if (widths.results > 0) note(c.sent, Cargo::partials, come * widths.results);
-    }
-    if (go > 0) {
-      note(c.sent, Cargo::inputs, go * widths.inputs);
-      if (widths.results > 0) note(c.received, Cargo::partials, go * widths.results);
-    }
+    note_both(c, come, widths, go, widths);
   }
 }
 
