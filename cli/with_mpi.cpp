@@ -1,7 +1,9 @@
 #include <cstdlib>
+#include <string>
 
 #include "mpi.hpp"
 #include "redblue/ranks/mpi/transport.hpp"
+#include "report/standard_output.hpp"
 
 namespace redblue::cli {
 namespace {
@@ -32,6 +34,7 @@ class InSession final : public ranks::Transport {
   }
   void progress() override { own_->progress(); }
   void give_up(std::string_view why) override {
+    note(std::string(why));  // MPI ends all processes at once, this one too
     own_->give_up(why);
     MPI_Abort(MPI_COMM_WORLD, 2);
   }
