@@ -385,12 +385,6 @@ int run_command(const RunFlags& flags) {
     for (const SlowArray a : {SlowArray::bias, SlowArray::slopes, SlowArray::sinks})
       if (const auto where = tensors[a].data != nullptr ? first_beyond_f32(tensors[a]) : std::nullopt)
         throw InvalidProblem(fmt::format("{} has {}: compute in f64, which takes it", tensor_name(a), *where));
-  if (!flags.quiet)
-    for (const SlowArray a : inputs_of(problem))
-      if (const auto where = tensors[a].data != nullptr ? first_unwanted(tensors[a], Unwanted::nan) : std::nullopt) {
-        note(fmt::format("{} has {}: so has every output that depends on it", tensor_name(a), *where));
-        break;
-      }
   if (flags.ranks.given()) {
     if (!flags.quiet && !unused.empty()) note(unused_text(flags.files, unused));
     if (flags.tolerance || flags.certificate)
@@ -399,6 +393,12 @@ int run_command(const RunFlags& flags) {
                            tensors, options, flags.verify, flags.json, flags.quiet});
   }
   flags.ranks.require_none();
+  if (!flags.quiet)
+    for (const SlowArray a : inputs_of(problem))
+      if (const auto where = tensors[a].data != nullptr ? first_unwanted(tensors[a], Unwanted::nan) : std::nullopt) {
+        note(fmt::format("{} has {}: so has every output that depends on it", tensor_name(a), *where));
+        break;
+      }
   const DType dtype = tensors[inputs_of(problem).front()].dtype;
   const auto plan_of = [&](const Problem& p, const Tensors& t) {
     return objective.plan(p, flags.planner.options(t, options), flags.memory, options.compute, dtype,
