@@ -5,13 +5,16 @@ the Python package; --picture needs matplotlib.
     scripts/experiments.py forward     # words of attention and its lower bound against M, on both sides of d^2
     scripts/experiments.py product     # attention beside the product Q K^T alone
     scripts/experiments.py epochs      # scores that a run completes while it moves M words, beside the most there can be
+    scripts/experiments.py strassen    # attention by Strassen's products beside plans and bound of class PA, for M up to d^2
 """
 
 import argparse
 import json
 import math
 import re
+import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 
@@ -142,7 +145,35 @@ def epochs(n, d, M):
     return found or None
 
 
-EXPERIMENTS = {"forward": (forward, 4096, 128), "product": (product, 4096, 128), "epochs": (epochs, 64, 8)}
+#: The program that plans and counts examples/strassen.hpp.
+FAST_PRODUCTS = Path(__file__).parents[1] / "build/release/examples/09_fast_products"
+
+
+def strassen(n, d, M):
+    """Attention by Strassen's products, the best plan, the bound of class PA, and what grows as the bound of fast products does:
+    (n / d)^2 products of two d x d matrices for the scores, and as many for the output, with the constant 1."""
+    try:
+        done = subprocess.run([FAST_PRODUCTS, str(n), str(d), str(M)], capture_output=True, text=True)
+    except OSError as e:
+        raise SystemExit(f"{FAST_PRODUCTS}: {e.strerror}; cmake --build --preset release --target example_09_fast_products makes it") from None
+    plain = plan_of(n, d, M)
+    if done.returncode or plain is None:
+        return None
+    found, bound = json.loads(done.stdout)[0], plain["bound"]["words"]
+    growth = 2 * (n / d) ** 2 * (d / math.sqrt(M)) ** math.log2(7) * M
+    return {
+        "strassen": found["words"],
+        "tiling": found["tiling"],
+        "best": words(plain),
+        "schedule": plain["plans"][plain["chosen"]]["schedule"],
+        "bound_of_class_pa": bound,
+        "growth": growth,
+        "strassen_over_bound_of_class_pa": found["words"] / bound,
+        "strassen_over_growth": found["words"] / growth,
+    }
+
+
+EXPERIMENTS = {"forward": (forward, 4096, 128), "product": (product, 4096, 128), "epochs": (epochs, 64, 8), "strassen": (strassen, 65536, 4096)}
 
 
 def draw(name, points, d, path):
@@ -154,7 +185,11 @@ def draw(name, points, d, path):
 
     ax = plot._axes(None)
     at = [point["M"] for point in points]
-    columns = {"forward": ("best", "flash", "small_cache", "bound"), "product": ("attention", "product", "product_bound")}.get(name, TRACED)
+    columns = {
+        "forward": ("best", "flash", "small_cache", "bound"),
+        "product": ("attention", "product", "product_bound"),
+        "strassen": ("strassen", "best", "bound_of_class_pa", "growth"),
+    }.get(name, TRACED)
     for i, column in enumerate(columns):
         values = [point.get(column) for point in points]
         values = [v["share"] if isinstance(v, dict) else math.nan if v is None else v for v in values]
@@ -169,15 +204,17 @@ def draw(name, points, d, path):
 def main(arguments):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False)
     parser.add_argument("experiment", choices=EXPERIMENTS)
-    parser.add_argument("--n", type=int, help="queries and keys (default 4096; epochs: 64)")
-    parser.add_argument("--d", type=int, help="features (default 128; epochs: 8)")
+    parser.add_argument("--n", type=int, help="queries and keys (default 4096; epochs: 64, strassen: 65536)")
+    parser.add_argument("--d", type=int, help="features (default 128; epochs: 8, strassen: 4096)")
     parser.add_argument("--picture", metavar="FILE", help="draw it, too: .svg, .pdf or .png")
     o = parser.parse_args(arguments)
     experiment, n, d = EXPERIMENTS[o.experiment]
     n, d = n if o.n is None else o.n, d if o.d is None else o.d
     if n < 1 or d < 1:
         parser.error(f"--n {n} --d {d}: give whole numbers from 1 on")
-    sizes = [math.floor(d * d * 2 ** (k / 2) + 0.5) for k in range(-12, 9)]  # d^2 / 64 to 16 d^2
+    # M from d^2 / 64 to 16 d^2; for Strassen, who pays where d^2 is far above M, from d^2 / 65536 to d^2
+    steps = range(-32, 1) if o.experiment == "strassen" else range(-12, 9)
+    sizes = [math.floor(d * d * 2 ** (k / 2) + 0.5) for k in steps]
     points = [{"M": M, "M_over_d2": M / d**2, **found} for M in sizes if M > 0 and (found := experiment(n, d, M)) is not None]
     print(json.dumps({"schema": "redblue.experiment/1", "experiment": o.experiment, "n": n, "d": d, "points": points}, indent=2))
     if o.picture:

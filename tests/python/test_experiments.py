@@ -55,6 +55,26 @@ def test_the_limit_counts_rows_and_unfinished_sums(script):
     assert script.most_scores(10, 8, 1024) == 100
 
 
+def test_fast_products_stand_beside_the_best_plan(script):
+    if not script.FAST_PRODUCTS.exists():
+        pytest.skip("the examples are not built")
+    points = json.loads(run("strassen", "--n", "64", "--d", "32").stdout)["points"]
+    assert 10 <= points[0]["M"] and points[-1]["M"] == 32**2
+    for at in points:
+        plan = answer("plan", "--n", 64, "--d", 32, "--M", at["M"])
+        assert at["best"] == plan["plans"][plan["chosen"]]["io"] and at["bound_of_class_pa"] == plan["bound"]["words"]
+        assert at["strassen_over_bound_of_class_pa"] == at["strassen"] / plan["bound"]["words"]
+    # With a quarter of M, that of Strassen's products is 7/4 as large, not 8/4.
+    growth = {at["M"]: at["growth"] for at in points}
+    assert growth[256] == pytest.approx(growth[1024] * 7 / 4)
+
+
+def test_without_the_example_it_says_how_to_build_it(script, monkeypatch, tmp_path):
+    monkeypatch.setattr(script, "FAST_PRODUCTS", tmp_path / "none")
+    with pytest.raises(SystemExit, match="cmake --build"):
+        script.strassen(64, 8, 32)
+
+
 def test_what_it_cannot_do_is_said():
     for options, part in ((("forward", "--n", "0"), "--n 0"), (("nothing",), "invalid choice")):
         done = run(*options)
