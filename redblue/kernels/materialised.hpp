@@ -38,6 +38,26 @@ struct WeightsAccumulate {
   }
 };
 
+/// z <- w and O <- w O, in the weight w = exp(given - lse) of a state whose lse is `given`: it is as one key, and O its
+/// value. Where it is of no keys, O may hold anything, and becomes 0.
+struct BeginWithGiven {
+  static constexpr std::string_view name = "begin_with_given";
+  static constexpr std::array access{Access::update, Access::write, Access::read, Access::read};
+  static constexpr bool fits(Shape O, Shape z, Shape lse, Shape given) {
+    return z == lse && lse == given && lse.rows == O.rows && lse.cols == 1;
+  }
+  static constexpr index_t macs(Shape, Shape, Shape, Shape) { return 0; }
+  static constexpr index_t exponentials(Shape, Shape z, Shape, Shape) { return z.words(); }
+  template <class T>
+  void run(View<T> O, View<T> z, View<const T> lse, View<const T> given) const {
+    for (index_t r = 0; r < z.rows(); ++r) {
+      const T g = given[r], w = weight(Score::softmax, g, lse[r]);
+      z[r] = w;
+      for (index_t t = 0; t < O.cols(); ++t) O(r, t) = g == kMinusInf<T> ? T(0) : w * O(r, t);
+    }
+  }
+};
+
 /// P <- exp(S - m) / l over S
 struct NormaliseRows {
   static constexpr std::string_view name = "normalise_rows";

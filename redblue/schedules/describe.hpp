@@ -94,7 +94,7 @@ plan::Schedule describe() {
             std::vector<Workspace> list;
             list.reserve(Text::workspace.size());
             for (const SlowMatrix& m : schedule::workspace_of<Text>(typename S::Operands(taken, 1), tiling.all))
-              list.push_back(laid_out(taken, m));
+              if (m.shape.rows > 0) list.push_back(laid_out(taken, m));
             return list;
           },
       .prepare = [](const plan::Instances& x, const Tiling& t) -> std::unique_ptr<const plan::Prepared> {

@@ -328,7 +328,10 @@ TEST(Accumulate, CostsTheWordsOfWhatIsGiven) {
   for (const auto& [op, schedule, words] : {std::tuple(Operation::forward, "flash", state),
                                             {Operation::backward, "two_pass", gradients},
                                             {Operation::backward, "fused_key_outer", gradients},
-                                            {Operation::backward, "fused_query_outer", gradients}}) {
+                                            {Operation::backward, "fused_query_outer", gradients},
+                                            {Operation::backward, "spilled", gradients},
+                                            {Operation::backward, "fused_values", gradients},
+                                            {Operation::backward, "materialised", gradients}}) {
     Problem plain = is_forward(op) ? with_lse(p) : p;
     plain.op = op;
     plan::Options o;
@@ -340,10 +343,37 @@ TEST(Accumulate, CostsTheWordsOfWhatIsGiven) {
     EXPECT_EQ(given.footprint(), without.footprint());
     EXPECT_EQ(given.bound.words, without.bound.words + words) << schedule;
   }
+  // small_cache keeps the lse that was given, and reads it for each of ceil(6 / 3) blocks of columns.
+  plan::Options o;
+  o.M = 20;
+  o.schedule = "small_cache";
+  o.tiling = plan::Tiling{{"panel", 0}, {"a", 3}, {"b", 3}, {"a2", 3}, {"c2", 3}};
+  const Words rows = Words(6) * 100;
+  const plan::Plan given = plan::make_plan(accumulating(p), o), without = plan::make_plan(with_lse(p), o);
+  EXPECT_EQ(given.io().total_reads(), without.io().total_reads() + state + 2 * rows);
+  EXPECT_EQ(given.io().total_writes(), without.io().total_writes() + rows);
+  EXPECT_EQ(given.footprint(), without.footprint());
+  EXPECT_EQ(given.row().workspace, without.row().workspace + 100);
+
   const Problem merging = accumulating(p, Operation::merge);
   const plan::Plan plan = some_plan(merging);
   EXPECT_EQ(plan.io().total(), 3 * state);
   EXPECT_EQ(plan.bound.words, 3 * state);
+}
+
+/// Below M = d^2 schedules for small caches take it, at every M that attention itself takes.
+TEST(Accumulate, TakesSmallCaches) {
+  const Problem p = problem(256, 256, 64, 64);
+  for (const auto& [op, M, schedule] : {std::tuple(Operation::forward, 5, "small_cache"),
+                                        {Operation::forward, 1024, "small_cache"},
+                                        {Operation::backward, 5, "materialised"},
+                                        {Operation::backward, 512, "materialised"}}) {
+    plan::Options o;
+    o.M = M;
+    const plan::Plan plan = plan::make_plan(accumulating(p, op), o);
+    EXPECT_EQ(plan.row().schedule, schedule) << M;
+    EXPECT_EQ(count(plan).io, plan.io());
+  }
 }
 
 /// A run takes no other type for them.

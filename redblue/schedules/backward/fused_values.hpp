@@ -17,8 +17,13 @@ struct FusedValuesBackward : Defaults {
   static constexpr std::string_view name = "fused_values";
   static constexpr std::string_view label = "e6";
   static constexpr std::string_view idea = "materialising probabilities, dV fused into the pass for dS";
-  static constexpr Traits traits{
-      .keeps_scores = true, .masks = true, .hides = true, .modifiers = true, .any_score = true, .products = 5};
+  static constexpr Traits traits{.keeps_scores = true,
+                                 .masks = true,
+                                 .hides = true,
+                                 .modifiers = true,
+                                 .any_score = true,
+                                 .accumulates = true,
+                                 .products = 5};
   static constexpr std::array workspace{SlowArray::D, SlowArray::P};
 
   struct Tiling {
@@ -95,6 +100,7 @@ struct FusedValuesBackward : Defaults {
                .read(SlowArray::D, visits * x.statistics())
                .read(SlowArray::P, x.nnz())
                .write(SlowArray::P, x.nnz())
+               .read(SlowArray::dV, x.accumulate ? Words(x.n_k) * x.d_v : Words(0))
                .write(SlowArray::dV, Words(x.n_k) * x.d_v) +
            query_gradients_cost(x).io(t.dQ) + key_gradients_cost(x).io(t.dK);
   }
@@ -112,11 +118,11 @@ struct FusedValuesBackward : Defaults {
     const bool drops = x.shape.modifiers.dropout > 0, capped = x.shape.modifiers.softcap > 0;
     for_blocks_of_keys(m, x.shape, blocks.count(), [&](auto& w, index_t j) {
       const Range J = blocks(j), seeing = pairs.rows_of(J);
-      const auto V_j = w.load(x.V.rows(J)), dV_j = w.alloc(x.dV.rows(J)),
+      const auto V_j = w.load(x.V.rows(J)), dV_j = begin_gradient(w, x.shape, x.dV.rows(J)),
                  dBias_j = w.load(x.shared_gradient(x.dBias, J)),
                  bias_j = w.load(capped ? x.shared_bias(J) : Block{x.bias.array});
       const Slopes slopes(w, x, capped);
-      w.compute(kernel::Zero{}, dV_j);
+      begin_from_zero(w, x.shape, dV_j);
       const auto P_j = w.alloc(SlowArray::P, {std::min(t.br, x.shape.n_q), J.size()}),
                  dP_j = w.alloc(SlowArray::P, P_j.shape()),
                  kept_j = w.alloc(SlowArray::P, drops ? P_j.shape() : Shape{0, 0});
@@ -142,8 +148,8 @@ struct FusedValuesBackward : Defaults {
       w.store(dV_j, x.dV.rows(J));
       if (x.keeps_bias_gradient) w.store(dBias_j, x.shared_gradient(x.dBias, J));
     });
-    gemm(m, x.shape.fast, x.dQ, {x.P}, {x.K}, t.dQ, Entries::of_pairs(x.shape));                       // dQ = dS K
-    gemm(m, x.shape.fast, x.dK, transposed(x.P), {x.Q}, t.dK, Entries::of_transposed_pairs(x.shape));  // dK = dS^T Q
+    query_gradients(m, x, t.dQ);  // dQ = dS K
+    key_gradients(m, x, t.dK);    // dK = dS^T Q
   }
 };
 

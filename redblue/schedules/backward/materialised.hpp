@@ -16,8 +16,13 @@ struct MaterialisedBackward : Defaults {
   static constexpr std::string_view name = "materialised";
   static constexpr std::string_view label = "e5";
   static constexpr std::string_view idea = "materialising probabilities, then dS";
-  static constexpr Traits traits{
-      .keeps_scores = true, .masks = true, .hides = true, .modifiers = true, .any_score = true, .products = 5};
+  static constexpr Traits traits{.keeps_scores = true,
+                                 .masks = true,
+                                 .hides = true,
+                                 .modifiers = true,
+                                 .any_score = true,
+                                 .accumulates = true,
+                                 .products = 5};
   static constexpr std::array workspace{SlowArray::D, SlowArray::P};
 
   struct Tiling {
@@ -84,14 +89,12 @@ struct MaterialisedBackward : Defaults {
 
   template <Machine M>
   static void run(M& m, const BackwardOperands& x, const Tiling& t) {
-    const Residence& fast = x.shape.fast;
-    const Entries P = Entries::of_pairs(x.shape), P_t = Entries::of_transposed_pairs(x.shape);
     output_dots(m, x, [&](const Sizes& s) { return footprint(s, t); });  // D = rowsum(dO o O)
     probabilities(m, x, t.P);                                            // P = exp(scale Q K^T - lse)
     value_gradients(m, x, t.dV);                                         // dV = P^T dO
     score_gradients(m, x, t.dS);                                         // P <- dS = scale P o (dO V^T - D)
-    gemm(m, fast, x.dQ, {x.P}, {x.K}, t.dQ, P);                          // dQ = dS K
-    gemm(m, fast, x.dK, transposed(x.P), {x.Q}, t.dK, P_t);              // dK = dS^T Q
+    query_gradients(m, x, t.dQ);                                         // dQ = dS K
+    key_gradients(m, x, t.dK);                                           // dK = dS^T Q
   }
 };
 

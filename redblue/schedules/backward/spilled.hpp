@@ -14,8 +14,13 @@ struct SpilledBackward : Defaults {
   static constexpr std::string_view name = "spilled";
   static constexpr std::string_view label = "e4";
   static constexpr std::string_view idea = "keeping keys and values resident and spilling dS";
-  static constexpr Traits traits{
-      .keeps_scores = true, .masks = true, .hides = true, .modifiers = true, .any_score = true, .products = 5};
+  static constexpr Traits traits{.keeps_scores = true,
+                                 .masks = true,
+                                 .hides = true,
+                                 .modifiers = true,
+                                 .any_score = true,
+                                 .accumulates = true,
+                                 .products = 5};
   static constexpr std::array workspace{SlowArray::D, SlowArray::P};
 
   struct Tiling {
@@ -62,7 +67,7 @@ struct SpilledBackward : Defaults {
       key_pass(m_j, x, J, t.keys.br,
                [&](auto& w, Range I, const Arg& dS_ij, const auto&) { store_visible(w, x.shape, dS_ij, x.P, {I, J}); });
     });
-    gemm(m, x.shape.fast, x.dQ, {x.P}, {x.K}, t.dQ, Entries::of_pairs(x.shape));  // dQ = dS K
+    query_gradients(m, x, t.dQ);  // dQ = dS K
   }
 };
 

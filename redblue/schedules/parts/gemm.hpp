@@ -77,12 +77,23 @@ struct RankOne {
   Words least() const { return std::min(column, row); }
 };
 
-/// What C (m x n) = A (m x k) B (k x n) costs.
+/// Where a product goes: is something given there, to which it adds?
+struct Target {
+  SlowMatrix matrix;
+  bool given = false;
+  Target(const SlowMatrix& m, bool given = false)  // NOLINT(google-explicit-constructor): most are products alone
+      : matrix(m), given(given) {}
+};
+
+/// What C (m x n) = A (m x k) B (k x n) costs, or C + A B for a given C.
 struct GemmCost {
   SlowArray C, A, B;
   index_t m, k, n;
   Entries entries{};     ///< of A
   bool A_stays = false;  ///< Factor::stays
+  bool given = false;    ///< Target::given
+  SlowArray beside{};    ///< an array of which each block of columns of C reads words_beside words beside A
+  Words words_beside{};
 
   /// Second buffers hold the next column or row and the next streamed word.
   Phase phase(const Sizes& x, GemmTiling t) const {
@@ -95,6 +106,8 @@ struct GemmCost {
     return Io()
         .read(A, c(n, t.b2) * entries.count(m, k))
         .read(B, entries.visits(m, k, t.b1) * n)
+        .read(C, given ? Words(m) * n : Words(0))
+        .read(beside, c(n, t.b2) * words_beside)
         .write(C, Words(m) * n);
   }
   Words macs() const { return entries.count(m, k) * n; }
@@ -108,10 +121,14 @@ struct GemmCost {
                                    const PhaseOf& phase_of) const {
     const auto fits = [&](index_t b1, index_t b2) { return limits.fit(phase_of(GemmTiling{b1, b2})); };
     if (!entries.all()) return choose_masked(x, limits, step1, step2, fits);
-    const auto best = best_tile(m, n, step1, step2, limits.price.reading(A) * m * k, limits.price.reading(B) * k * n,
-                                limits.M / x.word(C), fits);
+    const auto best = best_tile(m, n, step1, step2, price_of_columns(limits.price, Words(m) * k),
+                                limits.price.reading(B) * k * n, limits.M / x.word(C), fits);
     if (!best) return std::nullopt;
     return GemmTiling{(*best)[0], (*best)[1]};
+  }
+  /// What a block of columns reads: these words of A, and those beside it.
+  Words price_of_columns(const Prices& price, Words of_A) const {
+    return price.reading(A) * of_A + price.reading(beside) * words_beside;
   }
   /// Every distinct number of column blocks, with the best b1 that has room, until A alone costs more than the best.
   template <class Fits>
@@ -119,10 +136,10 @@ struct GemmCost {
                                           const Fits& fits) const {
     std::optional<GemmTiling> best;
     Words cheapest;
-    const Words nnz = entries.count(m, k);
+    const Words of_columns = price_of_columns(limits.price, entries.count(m, k));
     for (index_t widest = n; widest > 0; widest = next_smaller(n, widest, step2)) {
       const index_t b2 = balanced(n, widest, step2);
-      const Words A_words = limits.price.reading(A) * c(n, b2) * nnz;
+      const Words A_words = c(n, b2) * of_columns;
       if (best && A_words >= cheapest) break;
       const index_t largest = largest_tile(m, step1, [&](index_t b1) { return fits(b1, b2); });
       if (largest == 0) continue;
@@ -162,18 +179,19 @@ void for_rank_one(W& w, const Residence& fast, Shape room, const Factor& A, Rang
   }
 }
 
-/// C = post(A B), post working on each finished tile; prepare(w, rows, t, a) works on column t of A, which stays,
-/// before these rows of it are multiplied.
+/// C = post(A B), or post(C + A B) for a given C, post working on each finished tile; prepare(w, rows, t, a) works on
+/// column t of A, which stays, before these rows of it are multiplied.
 template <class M, class Post, class Prepare = NothingElse>
-void gemm(M& m, const Residence& fast, const SlowMatrix& C, const Factor& A, const Factor& B, GemmTiling t,
+void gemm(M& m, const Residence& fast, const Target& target, const Factor& A, const Factor& B, GemmTiling t,
           const Entries& entries, const Post& post, const Prepare& prepare = {}) {
   const kernel::Gemm rank_one{A.transposed, B.transposed};
+  const SlowMatrix& C = target.matrix;
   const Blocks rows = entries.row_blocks(C.shape.rows, t.b1), cols{C.shape.cols, t.b2};
   m.each(rows.count(), [&](auto& w, index_t i) {
     for (index_t j = 0; j < cols.count(); ++j) {
       const Range I = rows(i), J = cols(j);
-      const auto T = w.alloc(C.block(I, J));
-      w.compute(kernel::Zero{}, T);
+      const auto T = target.given ? w.load(C.block(I, J)) : w.alloc(C.block(I, J));
+      if (!target.given) w.compute(kernel::Zero{}, T);
       for_rank_one(w, fast, T.shape(), A, I, B, J, entries, [&](Range r, index_t term, const auto& a, const auto& b) {
         if constexpr (std::same_as<std::remove_cvref_t<decltype(a)>, Arg>)
           prepare(w, r, term, a);  // a stream is never changed
@@ -185,9 +203,9 @@ void gemm(M& m, const Residence& fast, const SlowMatrix& C, const Factor& A, con
   });
 }
 
-/// C = A B.
+/// C = A B, or C + A B.
 template <class M>
-void gemm(M& m, const Residence& fast, const SlowMatrix& C, const Factor& A, const Factor& B, GemmTiling t,
+void gemm(M& m, const Residence& fast, const Target& C, const Factor& A, const Factor& B, GemmTiling t,
           const Entries& entries = {}) {
   gemm(m, fast, C, A, B, t, entries, NothingElse{});
 }

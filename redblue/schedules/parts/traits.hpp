@@ -67,6 +67,8 @@ struct Defaults {
   static constexpr bool writes(const Sizes&, SlowArray) { return true; }
   /// The words of a list of a pattern's pairs (pairs/index_words.hpp), for a schedule that runs under patterns.
   static constexpr IndexWords index(const Sizes&, const auto&) { return {}; }
+  /// Does it need this array of its workspace at these sizes?
+  static constexpr bool needs(const Sizes&, SlowArray) { return true; }
   /// How many copies of a partial array (parts/workspace.hpp) lie below each other in the workspace.
   static constexpr index_t copies(const auto&) { return 1; }
 };

@@ -2,7 +2,8 @@
 #include "redblue/problem/sizes.hpp"
 
 /// The workspace of a schedule S, its slow memory beside inputs and outputs: S::workspace names the arrays, S::Operands
-/// has their sizes, and S::copies(tiling) the number of copies of a partial array, which lie below each other.
+/// has their sizes, S::needs(sizes, array) says which of them a problem takes, and S::copies(tiling) the number of
+/// copies of a partial array, which lie below each other.
 namespace redblue::schedule {
 
 /// The matrix of `operands` that is called `array`.
@@ -24,6 +25,7 @@ std::array<SlowMatrix, S::workspace.size()> workspace_of(const typename S::Opera
   for (std::size_t i = 0; i < list.size(); ++i) {
     list[i] = matrix_of(operands, S::workspace[i]);
     if (is_partial(list[i].array)) list[i].shape.rows *= S::copies(t);
+    if (!S::needs(operands.shape, list[i].array)) list[i].shape.rows = 0;
   }
   return list;
 }

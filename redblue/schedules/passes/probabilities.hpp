@@ -24,21 +24,31 @@ inline std::optional<std::string_view> softcap_of_softmax(const Sizes& x) {
 
 /// Products with the n_q x n_k matrix P: dQ = dS K, dK = dS^T Q and dV = P^T dO.
 inline GemmCost query_gradients_cost(const Sizes& x) {
-  return {SlowArray::dQ, SlowArray::P, SlowArray::K, x.n_q, x.n_k, x.d, Entries::of_pairs(x)};
+  return {SlowArray::dQ, SlowArray::P, SlowArray::K, x.n_q, x.n_k, x.d, Entries::of_pairs(x), false, x.accumulate};
 }
 inline GemmCost key_gradients_cost(const Sizes& x) {
-  return {SlowArray::dK, SlowArray::P, SlowArray::Q, x.n_k, x.n_q, x.d, Entries::of_transposed_pairs(x)};
+  return {SlowArray::dK, SlowArray::P, SlowArray::Q, x.n_k, x.n_q, x.d, Entries::of_transposed_pairs(x),
+          false,         x.accumulate};
 }
 inline GemmCost value_gradients_cost(const Sizes& x) {
-  return {SlowArray::dV,          SlowArray::P, SlowArray::dO, x.n_k, x.n_q, x.d_v, Entries::of_transposed_pairs(x),
-          x.modifiers.dropout > 0};
+  return {SlowArray::dV,           SlowArray::P, SlowArray::dO, x.n_k, x.n_q, x.d_v, Entries::of_transposed_pairs(x),
+          x.modifiers.dropout > 0, x.accumulate};
 }
 
+/// The products that a schedule ends with, from dS in the place of P: dQ = dS K, and dK = dS^T Q.
+template <class M>
+void query_gradients(M& m, const BackwardOperands& x, GemmTiling t) {
+  gemm(m, x.shape.fast, {x.dQ, x.shape.accumulate}, {x.P}, {x.K}, t, Entries::of_pairs(x.shape));
+}
+template <class M>
+void key_gradients(M& m, const BackwardOperands& x, GemmTiling t) {
+  gemm(m, x.shape.fast, {x.dK, x.shape.accumulate}, transposed(x.P), {x.Q}, t, Entries::of_transposed_pairs(x.shape));
+}
 /// dV = P^T dO, without the weights that are dropped: they become 0 in the row of P that is multiplied, and it stays.
 template <class M>
 void value_gradients(M& m, const BackwardOperands& x, GemmTiling t) {
   const GemmCost cost = value_gradients_cost(x.shape);
-  gemm(m, x.shape.fast, x.dV, {x.P, true, cost.A_stays}, {x.dO}, t, cost.entries, NothingElse{},
+  gemm(m, x.shape.fast, {x.dV, cost.given}, {x.P, true, cost.A_stays}, {x.dO}, t, cost.entries, NothingElse{},
        [&](auto& w, Range keys, index_t i, const Arg& weights) {
          drop_weights(w, x, x.shape.place(i, keys.begin), weights);
        });
