@@ -32,7 +32,7 @@ class _OverRanks(torch.autograd.Function):
         q, k, v, o, lse = ctx.saved_tensors
         comm, ranks, patience, _, options = ctx.call
         with torch.no_grad():
-            of_lse = communicator(comm).total([int(dlse is not None)])[0] > 0  # on any rank: all of them move the same rows
+            of_lse = communicator(comm, patience).total([int(dlse is not None)])[0] > 0  # on any rank: all of them move the same rows
             own_v = v
             if of_lse:
                 if options.get("bias") is not None:

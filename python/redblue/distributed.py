@@ -15,7 +15,7 @@ from . import _core
 from ._arrays import is_tensor
 from ._attention import Gradients, refuse_gradients, request
 from ._calls import arithmetic, measure_once
-from ._comm import communicator
+from ._comm import PATIENCE, communicator
 from ._errors import Error, InvalidProblem, Unsupported
 from ._lse import require_small
 from ._options import OPTIONS
@@ -96,8 +96,6 @@ class _Spread(NamedTuple):
     wanted: Any
 
     def run(self, arrays: tuple, patience: float) -> dict:
-        if not patience > 0:
-            raise InvalidProblem(f"patience = {patience!r}: give seconds above 0")
         return _core.run_ranks(self.world, self.comm, arrays, tokens_first(self.request.settings.layout), self.wanted, patience)
 
 
@@ -112,9 +110,12 @@ def _asked(q: Any, k: Any, v: Any, options: dict) -> tuple[Request, Sizes, list[
     return r, x, types
 
 
-def _spread(op: str, q: Any, k: Any, v: Any, comm: Any, ranks: Optional[Layout], options: dict) -> _Spread:
-    own = communicator(comm)
+def _spread(op: str, q: Any, k: Any, v: Any, comm: Any, ranks: Optional[Layout], patience: float, options: dict) -> _Spread:
+    is_patient = 0 < patience <= 1e9
+    own = communicator(comm, patience if is_patient else PATIENCE)
     try:
+        if not is_patient:
+            raise InvalidProblem(f"patience = {patience!r}: give seconds above 0, at most 1e9")
         r, x, types = _asked(q, k, v, options)
     except Exception:
         own.total([0, 0, 1])  # the others wait for this sum
@@ -181,7 +182,7 @@ def forward(
     q: Any, k: Any, v: Any, comm: Any, ranks: Optional[Layout], patience: float, report: Optional[dict], options: dict
 ) -> tuple[Any, Any]:
     """o and lse of this rank."""
-    spread = _spread("forward", q, k, v, comm, ranks, options)
+    spread = _spread("forward", q, k, v, comm, ranks, patience, options)
     r = spread.request
     word = "f64" if spread.wanted.compute == "f64" else "f32"
     o = r.family.empty(r.q, (*r.q.shape[:-1], spread.sizes.d_v), r.family.type_of(r.q, "q"))
@@ -209,7 +210,7 @@ def attention_backward(
     Source: Brandon et al. 2023, arXiv 2311.09431; docs/ranks.md.
     """
     refuse_gradients("redblue.distributed.attention_backward has no gradients: call it under torch.no_grad()", do, q, k, v, o, lse)
-    spread = _spread("backward", q, k, v, comm, ranks, options)
+    spread = _spread("backward", q, k, v, comm, ranks, patience, options)
     r = spread.request
     family = r.family
     do, o, lse = (family.given(x, name) for x, name in ((do, "do"), (o, "o"), (lse, "lse")))

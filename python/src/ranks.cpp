@@ -33,6 +33,10 @@ class PythonTransport final : public Transport {
     return ask("receive", from, channel, message);
   }
   void progress() override { watch_(0); }
+  void keep(std::vector<std::byte> bytes) override {  // for ever: the communicator outlives this
+    auto kept = std::make_unique<std::vector<std::byte>>(std::move(bytes));
+    [[maybe_unused]] auto* const for_ever = kept.release();
+  }
   void give_up(std::string_view why) override {
     const nb::gil_scoped_acquire locked;
     try {
@@ -53,7 +57,7 @@ class PythonTransport final : public Transport {
         nb::python_error(e).restore();
         throw Interrupted();
       }
-      throw Error(fmt::format("the communicator failed: {}", e.what()));
+      throw ranks::RankError(fmt::format("the communicator failed: {}", e.what()));
     }
   }
 

@@ -10,6 +10,7 @@
 
 #include "redblue/language/error.hpp"
 #include "redblue/ranks/channel.hpp"
+#include "redblue/ranks/message.hpp"
 
 namespace redblue::ranks {
 namespace {
@@ -44,10 +45,20 @@ std::string text_of(const std::exception_ptr& problem) {
   }
 }
 
-void wait_for(Transport::Pending& message, int rank, std::chrono::milliseconds patience) {
+Message message_of(const Note& note) {
+  const auto bytes = std::as_bytes(std::span(&note, 1));
+  return Message({bytes.begin(), bytes.end()});
+}
+Note note_of(Message& m) {
+  Note note;
+  std::memcpy(&note, m.bytes().data(), sizeof note);
+  return note;
+}
+
+void wait_for(Message& message, int rank, std::chrono::milliseconds patience) {
   if (!message.wait(patience))
-    throw Error(fmt::format("rank {} has not said within {} ms what it was asked for: does every rank call this?", rank,
-                            patience.count()));
+    throw RankError(fmt::format("rank {} has not said within {} ms what it was asked for: does every rank call this?",
+                                rank, patience.count()));
 }
 
 }  // namespace
@@ -57,16 +68,15 @@ void agree(Transport& transport, const std::string& asked, const std::exception_
   Note own{.asked = hash_of(asked)};
   const int rank = transport.rank(), ranks = transport.ranks();
   if (problem != nullptr) write(own, fmt::format("rank {}: {}", rank, text_of(problem)));
-  const auto bytes = [](Note& n) { return std::as_writable_bytes(std::span(&n, 1)); };
   if (rank == 0) {
-    std::vector<Note> notes(static_cast<std::size_t>(ranks));
-    std::vector<std::unique_ptr<Transport::Pending>> messages;
-    for (int r = 1; r < ranks; ++r)
-      messages.push_back(transport.receive(r, kAgreement, bytes(notes[static_cast<std::size_t>(r)])));
+    std::vector<Message> messages;
+    messages.reserve(static_cast<std::size_t>(ranks));
+    for (int r = 1; r < ranks; ++r) messages.emplace_back(message_of({})).receive(transport, r, kAgreement);
     Note verdict = own;
     for (int r = 1; r < ranks; ++r) {
-      wait_for(*messages[static_cast<std::size_t>(r - 1)], r, patience);
-      const Note& its = notes[static_cast<std::size_t>(r)];
+      Message& message = messages[static_cast<std::size_t>(r - 1)];
+      wait_for(message, r, patience);
+      const Note its = note_of(message);
       if (verdict.wrong[0] != 0) continue;
       if (its.wrong[0] != 0)
         verdict = its;
@@ -76,19 +86,19 @@ void agree(Transport& transport, const std::string& asked, const std::exception_
                                    r));
     }
     messages.clear();
-    for (int r = 1; r < ranks; ++r) messages.push_back(transport.send(r, kAgreement, bytes(verdict)));
-    for (int r = 1; r < ranks; ++r) wait_for(*messages[static_cast<std::size_t>(r - 1)], r, patience);
+    for (int r = 1; r < ranks; ++r) messages.emplace_back(message_of(verdict)).send(transport, r, kAgreement);
+    for (int r = 1; r < ranks; ++r) wait_for(messages[static_cast<std::size_t>(r - 1)], r, patience);
     own = verdict;
   } else {
-    const auto sent = transport.send(0, kAgreement, bytes(own));
-    Note verdict;
-    const auto answer = transport.receive(0, kAgreement, bytes(verdict));
-    wait_for(*answer, 0, patience);
-    wait_for(*sent, 0, patience);
-    own = verdict;
+    Message sent = message_of(own), answer = message_of({});
+    sent.send(transport, 0, kAgreement);
+    answer.receive(transport, 0, kAgreement);
+    wait_for(answer, 0, patience);
+    wait_for(sent, 0, patience);
+    own = note_of(answer);
   }
   if (problem != nullptr) std::rethrow_exception(problem);
-  if (own.wrong[0] != 0) throw Error(own.wrong);
+  if (own.wrong[0] != 0) throw RankError(own.wrong);
 }
 
 }  // namespace redblue::ranks

@@ -12,6 +12,7 @@
 #include "redblue/problem/options.hpp"
 #include "redblue/ranks/agree.hpp"
 #include "redblue/ranks/channel.hpp"
+#include "redblue/ranks/message.hpp"
 #include "redblue/ranks/rows_of_tiles.hpp"
 #include "redblue/ranks/tile_memory.hpp"
 #include "redblue/runtime/partial.hpp"
@@ -110,9 +111,9 @@ class Executor {
       memory_.begin_step(k);
       step(k, program_.steps[k]);
       memory_.end_step(k);
-      std::erase_if(leaving_, [&](Message& m) { return m.pending->wait(std::chrono::milliseconds(0)) && left(m); });
+      std::erase_if(leaving_, [&](OfStep& m) { return m.message.wait(std::chrono::milliseconds(0)) && left(m); });
     }
-    for (Message& m : leaving_) wait(m);
+    for (OfStep& m : leaving_) wait(m);
     memory_.finish();
     ran_.held_bytes = memory_.most_bytes();
     ran_.took = Clock::now() - began;
@@ -120,10 +121,10 @@ class Executor {
   }
 
  private:
-  struct Message {
+  struct OfStep {
     std::size_t step;
-    std::vector<std::byte> bytes;
-    std::unique_ptr<Transport::Pending> pending;
+    Message message;
+    std::size_t size() const { return message.size(); }
   };
 
   /// Asks for the messages that come next, so that they travel while this rank works.
@@ -133,10 +134,9 @@ class Executor {
       const std::size_t k = next_++;
       const Step& s = program_.steps[k];
       if (s.verb != Verb::receive) continue;
-      Message m{k, std::vector<std::byte>(memory_.bytes_of(s.pieces)), nullptr};
-      stage(m.bytes.size());
-      m.pending = transport_.receive(s.peer, channel_of(s.cargo), m.bytes);
-      coming_.push_back(std::move(m));
+      OfStep& m = coming_.emplace_back(k, Message(std::vector<std::byte>(memory_.bytes_of(s.pieces))));
+      stage(m.size());
+      m.message.receive(transport_, s.peer, channel_of(s.cargo));
     }
   }
 
@@ -144,21 +144,28 @@ class Executor {
     staged_ += bytes;
     ran_.staging_bytes = std::max(ran_.staging_bytes, Words(static_cast<index_t>(staged_)));
   }
-  bool left(const Message& m) {
-    staged_ -= m.bytes.size();
+  bool left(const OfStep& m) {
+    staged_ -= m.size();
     return true;
   }
 
-  void wait(Message& m) {
+  /// Rank, step, verb and peer.
+  std::string text_of(const OfStep& m) const {
+    const Step& s = program_.steps[m.step];
+    return fmt::format("rank {}: step {}, {} {} bytes of {} {} rank {}", transport_.rank(), m.step, name_of(s.verb),
+                       m.size(), name_of(s.cargo), s.verb == Verb::send ? "to" : "from", s.peer);
+  }
+  void wait(OfStep& m) {
     const auto began = Clock::now();
-    if (!m.pending->wait(how_.patience)) {
-      const Step& s = program_.steps[m.step];
-      throw Error(
-          fmt::format("rank {}: step {}, {} {} bytes of {} {} rank {}, is not done after {} ms: is that rank "
-                      "alive, and was it asked for the same?",
-                      transport_.rank(), m.step, name_of(s.verb), m.bytes.size(), name_of(s.cargo),
-                      s.verb == Verb::send ? "to" : "from", s.peer, how_.patience.count()));
+    bool done = false;
+    try {
+      done = m.message.wait(how_.patience);
+    } catch (const RankError& e) {
+      throw RankError(fmt::format("{} ({})", e.what(), text_of(m)));
     }
+    if (!done)
+      throw RankError(fmt::format("{}, is not done after {} ms: is that rank alive, and was it asked for the same?",
+                                  text_of(m), how_.patience.count()));
     ran_.waited += Clock::now() - began;
   }
 
@@ -209,20 +216,19 @@ class Executor {
   }
 
   void send(std::size_t k, const Step& s) {
-    Message m{k, std::vector<std::byte>(memory_.bytes_of(s.pieces)), nullptr};
-    stage(m.bytes.size());
-    memory_.pack(s.pieces, m.bytes.data());
-    crossed(ran_.crossed.sent, ran_.bytes_sent, s, m.bytes.size());
-    m.pending = transport_.send(s.peer, channel_of(s.cargo), m.bytes);
-    leaving_.push_back(std::move(m));
+    OfStep& m = leaving_.emplace_back(k, Message(std::vector<std::byte>(memory_.bytes_of(s.pieces))));
+    stage(m.size());
+    memory_.pack(s.pieces, m.message.bytes().data());
+    crossed(ran_.crossed.sent, ran_.bytes_sent, s, m.size());
+    m.message.send(transport_, s.peer, channel_of(s.cargo));
   }
   void receive(const Step& s) {
-    Message m = std::move(coming_.front());
-    coming_.pop_front();
+    OfStep& m = coming_.front();
     wait(m);
-    memory_.unpack(s.pieces, m.bytes.data());
-    crossed(ran_.crossed.received, ran_.bytes_received, s, m.bytes.size());
+    memory_.unpack(s.pieces, m.message.bytes().data());
+    crossed(ran_.crossed.received, ran_.bytes_received, s, m.size());
     left(m);
+    coming_.pop_front();
   }
   void crossed(Traffic& traffic, Words& bytes, const Step& s, std::size_t size) {
     (s.cargo == Cargo::inputs ? traffic.inputs : traffic.partials) += words_of(world_, program_, s.pieces);
@@ -311,8 +317,8 @@ class Executor {
   TileMemory memory_;
   std::thread::id thread_ = std::this_thread::get_id();  ///< the only one that calls the transport
   Ran ran_;
-  std::deque<Message> coming_;
-  std::vector<Message> leaving_;
+  std::deque<OfStep> coming_;
+  std::vector<OfStep> leaving_;
   std::size_t next_ = 0, staged_ = 0;
 };
 

@@ -33,7 +33,7 @@ struct Ran {
 /// and so on, as in redblue/runtime/run.hpp. slopes and sinks are whole, a bias has a row for
 /// each query at home and a column for each key of all ranks, or 1 where all share it. lse, and the lse of a gradient,
 /// have the type of the arithmetic. Throws on every rank where one of them cannot: InvalidProblem and Unsupported
-/// before anything is computed, Error where a message does not come. Outputs are undefined if it throws.
+/// before anything is computed, RankError where a message does not come. Outputs are undefined if it throws.
 Ran run(const World& world, Transport& transport, const Tensors& tensors, const How& how = {});
 
 }  // namespace redblue::ranks

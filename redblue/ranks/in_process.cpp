@@ -39,7 +39,7 @@ class Mailboxes {
     while (true) {
       auto& box = boxes_[address];
       if (!box.empty() && box.front().ready <= Clock::now()) break;
-      if (box.empty() && !failure_.empty()) throw Error(failure_);
+      if (box.empty() && !failure_.empty()) throw RankError(failure_);
       if (Clock::now() >= deadline) return false;
       changed_.wait_until(lock, box.empty() ? deadline : std::min(deadline, box.front().ready));
     }

@@ -4,8 +4,18 @@
 #include <memory>
 #include <span>
 #include <string_view>
+#include <utility>
+#include <vector>
+
+#include "redblue/language/error.hpp"
 
 namespace redblue::ranks {
+
+/// Another rank failed, or does not answer; or what carries messages failed.
+class RankError : public Error {
+ public:
+  using Error::Error;
+};
 
 /// Carries messages between ranks: MPI, process groups of torch, threads of one process, or one of your own. Messages
 /// from one rank to another on one channel arrive in the order in which they were sent.
@@ -18,7 +28,7 @@ class Transport {
     Pending(const Pending&) = delete;
     Pending& operator=(const Pending&) = delete;
     virtual ~Pending() = default;
-    /// Has it arrived, or left the sender's memory? Waits for at most so long. Throws Error where it never will.
+    /// Has it arrived, or left the sender's memory? Waits for at most so long. Throws RankError where it never will.
     virtual bool wait(std::chrono::milliseconds at_most) = 0;
   };
 
@@ -37,6 +47,12 @@ class Transport {
   virtual void progress() {}
   /// This rank gives up, and says why: others that wait for its messages should throw, if the transport can tell them.
   virtual void give_up(std::string_view why) = 0;
+  /// Bytes of a message that nobody waits for any longer, after an error: what carries it may still read them, or write
+  /// there. They stay for as long as that may be, at least until this ends.
+  virtual void keep(std::vector<std::byte> bytes) { kept_.push_back(std::move(bytes)); }
+
+ private:
+  std::vector<std::vector<std::byte>> kept_;
 };
 
 }  // namespace redblue::ranks

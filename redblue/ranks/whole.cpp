@@ -6,6 +6,7 @@
 
 #include "redblue/language/error.hpp"
 #include "redblue/ranks/channel.hpp"
+#include "redblue/ranks/message.hpp"
 
 namespace redblue::ranks {
 namespace {
@@ -83,14 +84,15 @@ std::vector<std::byte> OwnRows::outputs() const {
 
 void collect(const World& world, Transport& transport, const OwnRows& own, const Tensors& whole,
              std::chrono::milliseconds patience) {
-  const auto wait = [&](Transport::Pending& message, int rank) {
+  const auto wait = [&](Message& message, int rank) {
     if (!message.wait(patience))
-      throw Error(fmt::format("rank {}: the outputs of rank {} are not collected after {} ms", transport.rank(), rank,
-                              patience.count()));
+      throw RankError(fmt::format("rank {}: the outputs of rank {} are not collected after {} ms", transport.rank(),
+                                  rank, patience.count()));
   };
   if (transport.rank() != 0) {
-    const std::vector<std::byte> bytes = own.outputs();
-    return wait(*transport.send(0, kAgreement, bytes), transport.rank());
+    Message message(own.outputs());
+    message.send(transport, 0, kAgreement);
+    return wait(message, transport.rank());
   }
   own.write_to(whole);
   for (int r = 1; r < world.ranks(); ++r) {
@@ -100,9 +102,10 @@ void collect(const World& world, Transport& transport, const OwnRows& own, const
       size += static_cast<std::size_t>(t.shape[0] * t.shape[1] * rows_at(world, a, r).count() * t.shape[3]) *
               size_of(t.dtype);
     });
-    std::vector<std::byte> bytes(size);
-    wait(*transport.receive(r, kAgreement, bytes), r);
-    std::byte* at = bytes.data();
+    Message message{std::vector<std::byte>(size)};
+    message.receive(transport, r, kAgreement);
+    wait(message, r);
+    std::byte* at = message.bytes().data();
     for_outputs(world, whole, [&](SlowArray a) {
       for_own_words(rows_at(world, a, r), whole[a], at, [&](std::byte* of_all, const std::byte* word) {
         std::memcpy(of_all, word, size_of(whole[a].dtype));
