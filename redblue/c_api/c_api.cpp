@@ -1,26 +1,23 @@
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <atomic>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <memory>
-#include <new>
 #include <optional>
 #include <string>
 
 #include "redblue.h"
+#include "redblue/c_api/callers_pool.hpp"
 #include "redblue/c_api/calls.hpp"
 #include "redblue/c_api/structs.hpp"
+#include "redblue/c_api/tensors.hpp"
 #include "redblue/language/word_type.hpp"
 #include "redblue/masks/patterns.hpp"
 #ifndef REDBLUE_NO_METHODS
 #include "redblue/methods/certificate.hpp"
 #endif
 #include "redblue/planner/plan_here.hpp"
-#include "redblue/planner/shapes.hpp"
 #include "redblue/planner/widths.hpp"
 #include "redblue/runtime/backend.hpp"
 #include "redblue/runtime/partial.hpp"
@@ -62,82 +59,6 @@ redblue_status c_api::fail(redblue_status status, const char* message) noexcept 
 
 namespace {
 
-/// C or const C tensor.
-template <class T>
-Tensor tensor_of(const T& t, const std::array<index_t, 4>& shape, SlowArray name) {
-  const DType dtype = dtype_of(t.dtype, "dtype");
-  auto* data = const_cast<void*>(static_cast<const void*>(t.data));  // what is an input is never written
-  if (reinterpret_cast<std::uintptr_t>(data) % size_of(dtype) != 0)
-    throw InvalidArgument(
-        fmt::format("tensor {} is not aligned to its elements ({})", tensor_name(name), name_of(dtype)));
-  const int64_t* s = t.strides;
-  if (s[0] == 0 && s[1] == 0 && s[2] == 0 && s[3] == 0) return {data, dtype, shape};
-  index_t reach = 0;
-  for (std::size_t i = 0; i < 4; ++i) {
-    index_t last = 0;
-    if (s[i] == INT64_MIN || __builtin_mul_overflow(shape[i] - 1, std::abs(s[i]), &last) ||
-        __builtin_add_overflow(reach, last, &reach) || reach >= index_t{1} << 60)
-      throw InvalidArgument(fmt::format("stride {} of tensor {} is too large", s[i], tensor_name(name)));
-  }
-  return {data, dtype, shape, {s[0], s[1], s[2], s[3]}};
-}
-
-struct Named {
-  SlowArray array;
-  const redblue_const_tensor* input;  // one of the two
-  const redblue_tensor* output;
-};
-
-template <class List>
-Tensors tensors_of(const Problem& p, const List& list) {
-  const Shapes shapes(p);
-  Tensors result;
-  for (const auto& [array, input, output] : list) {
-    const auto shape = shapes[array];
-    result[array] = input != nullptr ? tensor_of(*input, shape, array) : tensor_of(*output, shape, array);
-  }
-  return result;
-}
-
-Tensors tensors_of(const Problem& p, const redblue_forward_tensors& t) {
-  return with_scales(t, tensors_of(p, std::to_array<Named>({{SlowArray::Q, &t.q, nullptr},
-                                                            {SlowArray::K, &t.k, nullptr},
-                                                            {SlowArray::V, &t.v, nullptr},
-                                                            {SlowArray::O, nullptr, &t.o},
-                                                            {SlowArray::lse, nullptr, &t.lse},
-                                                            {SlowArray::bias, &t.bias, nullptr},
-                                                            {SlowArray::slopes, &t.slopes, nullptr},
-                                                            {SlowArray::sinks, &t.sinks, nullptr}})));
-}
-
-Tensors tensors_of(const Problem& p, const redblue_backward_tensors& t) {
-  return tensors_of(p, std::to_array<Named>({{SlowArray::Q, &t.q, nullptr},
-                                             {SlowArray::K, &t.k, nullptr},
-                                             {SlowArray::V, &t.v, nullptr},
-                                             {SlowArray::O, &t.o, nullptr},
-                                             {SlowArray::lse, &t.lse, nullptr},
-                                             {SlowArray::dO, &t.d_o, nullptr},
-                                             {SlowArray::dQ, nullptr, &t.dq},
-                                             {SlowArray::dK, nullptr, &t.dk},
-                                             {SlowArray::dV, nullptr, &t.dv},
-                                             {SlowArray::bias, &t.bias, nullptr},
-                                             {SlowArray::slopes, &t.slopes, nullptr},
-                                             {SlowArray::sinks, &t.sinks, nullptr},
-                                             {SlowArray::dBias, nullptr, &t.dbias},
-                                             {SlowArray::dSinks, nullptr, &t.dsinks}}));
-}
-
-Tensors tensors_of(const Problem& p, const redblue_scores_tensors& t) {
-  const bool weights = p.op == Operation::weights;
-  Tensors result = tensors_of(p, std::to_array<Named>({{SlowArray::Q, &t.q, nullptr},
-                                                       {SlowArray::K, &t.k, nullptr},
-                                                       {weights ? SlowArray::P : SlowArray::S, nullptr, &t.s},
-                                                       {SlowArray::bias, &t.bias, nullptr},
-                                                       {SlowArray::slopes, &t.slopes, nullptr}}));
-  if (weights) result[SlowArray::lse] = tensor_of(t.lse, shape_of(p, SlowArray::lse), SlowArray::lse);
-  return result;
-}
-
 /// `op` is the operation that a function is named after.
 void require_operation(const redblue_plan* plan, Operation op) {
   require_pointer(plan, "plan");
@@ -148,43 +69,7 @@ void require_operation(const redblue_plan* plan, Operation op) {
                                       redblue::name_of(called)));
 }
 
-/// The count, or INT64_MAX where it is larger.
-int64_t saturated(Words count) { return std::min(count, Words(INT64_MAX)).to_index(); }
-
 std::size_t size_from(Words bytes) { return static_cast<std::size_t>(bytes.to_index()); }
-
-/// The caller's thread pool.
-class CallersPool : public ThreadPool {
- public:
-  explicit CallersPool(const redblue_thread_pool& pool) : pool_(pool) {
-    if (pool.size == nullptr || pool.run == nullptr)
-      throw InvalidArgument("redblue_thread_pool needs both functions, size and run");
-    size_ = pool.size(pool.context);
-    if (size_ < 1) throw InvalidArgument(fmt::format("the thread pool has size {}: it must have 1 or more", size_));
-  }
-  int size() const override { return size_; }
-  void run(int n, const std::function<void(int)>& task) override {
-    Job job{task, n, 0};
-    pool_.run(pool_.context, n, &run_task, &job);
-    if (job.done != n) throw Error(fmt::format("the thread pool returned after {} of {} tasks", job.done.load(), n));
-  }
-
- private:
-  struct Job {
-    const std::function<void(int)>& task;
-    int n;
-    std::atomic<int> done;
-  };
-  static void run_task(void* arg, int i) {
-    Job& job = *static_cast<Job*>(arg);
-    if (i < 0 || i >= job.n) return;  // run() then misses one
-    job.task(i);
-    ++job.done;
-  }
-
-  redblue_thread_pool pool_;
-  int size_;
-};
 
 /// The options of a run, but for its memory, and the pool that they point to.
 struct Options {
@@ -271,6 +156,8 @@ const char* redblue_status_string(int status) {
       return "not enough memory";
     case REDBLUE_INTERNAL_ERROR:
       return "internal error";
+    case REDBLUE_RANK_FAILED:
+      return "rank failed";
     default:
       return "no redblue_status";
   }

@@ -6,6 +6,7 @@
 
 #include "redblue.h"
 #include "redblue/language/error.hpp"
+#include "redblue/ranks/transport.hpp"
 
 /// What every function of the C interface does: an exception becomes a status and a message.
 namespace redblue::c_api {
@@ -37,6 +38,8 @@ redblue_status guarded(const F& f) noexcept {
     return fail(REDBLUE_FAST_MEMORY_TOO_SMALL, e.what());
   } catch (const MemoryError& e) {
     return fail(REDBLUE_NOT_ENOUGH_MEMORY, e.what());
+  } catch (const ranks::RankError& e) {
+    return fail(REDBLUE_RANK_FAILED, e.what());
   } catch (const std::bad_alloc&) {
     return fail(REDBLUE_NOT_ENOUGH_MEMORY, "out of memory");
   } catch (const std::exception& e) {

@@ -30,7 +30,8 @@ typedef enum redblue_status {
   REDBLUE_UNSUPPORTED = 2,           /* well formed, but redblue cannot do it */
   REDBLUE_FAST_MEMORY_TOO_SMALL = 3, /* no schedule fits in fast_memory_words */
   REDBLUE_NOT_ENOUGH_MEMORY = 4,     /* more bytes needed than workspace, max_workspace or the machine has */
-  REDBLUE_INTERNAL_ERROR = 5         /* a fault of redblue, or of a thread pool */
+  REDBLUE_INTERNAL_ERROR = 5,        /* a fault of redblue, or of a thread pool */
+  REDBLUE_RANK_FAILED = 6 /* over ranks (redblue_mpi.h): another rank failed or does not answer, or MPI did */
 } redblue_status;
 
 typedef int32_t redblue_operation;
@@ -306,7 +307,10 @@ enum {
   REDBLUE_STRUCT_PLAN_INFO = 7,
   REDBLUE_STRUCT_OWN_TILING = 8,
   REDBLUE_STRUCT_CERTIFICATE = 9,
-  REDBLUE_STRUCT_MERGE_TENSORS = 10
+  REDBLUE_STRUCT_MERGE_TENSORS = 10,
+  REDBLUE_STRUCT_LAYOUT = 11, /* this and the next two: of redblue_mpi.h */
+  REDBLUE_STRUCT_RANKS_OPTIONS = 12,
+  REDBLUE_STRUCT_RANKS_INFO = 13
 };
 /* Sets struct_size and the defaults of a struct of this kind, which has `size` bytes in your program: fewer than in the
  * library where your redblue.h is older. Refuses NULL, another kind, and a size that no version of redblue.h up to the

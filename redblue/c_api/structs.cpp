@@ -79,6 +79,11 @@ void set_defaults(redblue_plan_options& o) {
   o.compute = o.dtype = REDBLUE_F32;
   o.multiple_of_queries = o.multiple_of_keys = o.multiple_of_features = 1;
 }
+void set_defaults(redblue_layout& l) { l.head_groups = l.grid_rows = l.grid_cols = 1; }
+void set_defaults(redblue_ranks_options& o) {
+  o.compute = REDBLUE_F32;
+  o.patience = 600;
+}
 void set_defaults(redblue_forward_tensors& t) { set_dtypes(t.q, t.k, t.v, t.o, t.lse, t.bias, t.slopes, t.sinks); }
 void set_defaults(redblue_backward_tensors& t) {
   set_dtypes(t.q, t.k, t.v, t.o, t.lse, t.d_o, t.dq, t.dk, t.dv, t.bias, t.slopes, t.sinks, t.dbias, t.dsinks);
@@ -142,15 +147,19 @@ template const redblue_thread_pool& checked(const redblue_thread_pool*, const ch
 template const redblue_plan_info& checked(const redblue_plan_info*, const char*);
 template const redblue_own_tiling& checked(const redblue_own_tiling*, const char*);
 template const redblue_certificate& checked(const redblue_certificate*, const char*);
+template const redblue_ranks_info& checked(const redblue_ranks_info*, const char*);
 template redblue_plan_info defaults();
 template redblue_own_tiling defaults();
 template redblue_certificate defaults();
+template redblue_ranks_info defaults();
 
 redblue_problem given(const redblue_problem* problem) { return given(problem, "redblue_problem"); }
 redblue_plan_options given(const redblue_plan_options* options) { return given(options, "redblue_plan_options"); }
 redblue_forward_tensors given(const redblue_forward_tensors* t) { return given(t, "redblue_forward_tensors"); }
 redblue_backward_tensors given(const redblue_backward_tensors* t) { return given(t, "redblue_backward_tensors"); }
 redblue_scores_tensors given(const redblue_scores_tensors* t) { return given(t, "redblue_scores_tensors"); }
+redblue_layout given(const redblue_layout* layout) { return given(layout, "redblue_layout"); }
+redblue_ranks_options given(const redblue_ranks_options* options) { return given(options, "redblue_ranks_options"); }
 
 Tensors with_scales(const redblue_forward_tensors& from, Tensors to) {
   for (const auto& [a, s] : {std::pair{SlowArray::K, from.k_scales}, std::pair{SlowArray::V, from.v_scales}})
@@ -338,6 +347,12 @@ extern "C" redblue_status redblue_init(redblue_struct kind, void* s, size_t size
       return init<redblue_own_tiling>(s, size, "redblue_own_tiling");
     case REDBLUE_STRUCT_CERTIFICATE:
       return init<redblue_certificate>(s, size, "redblue_certificate");
+    case REDBLUE_STRUCT_LAYOUT:
+      return init<redblue_layout>(s, size, "redblue_layout");
+    case REDBLUE_STRUCT_RANKS_OPTIONS:
+      return init<redblue_ranks_options>(s, size, "redblue_ranks_options");
+    case REDBLUE_STRUCT_RANKS_INFO:
+      return init<redblue_ranks_info>(s, size, "redblue_ranks_info");
     default:
       return guarded([&] { throw InvalidArgument(fmt::format("kind = {} is no redblue_struct", kind)); });
   }

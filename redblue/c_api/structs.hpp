@@ -1,9 +1,12 @@
 #pragma once
+#include <algorithm>
+
 #include "redblue.h"
 #include "redblue/planner/planner.hpp"
 #include "redblue/runtime/run.hpp"
+#include "redblue_mpi.h"
 
-/// The structs of redblue.h as the library has them.
+/// The structs of redblue.h and redblue_mpi.h as the library has them.
 namespace redblue::c_api {
 
 /// A struct with struct_size and its defaults.
@@ -20,6 +23,11 @@ redblue_plan_options given(const redblue_plan_options* options);
 redblue_forward_tensors given(const redblue_forward_tensors* tensors);
 redblue_backward_tensors given(const redblue_backward_tensors* tensors);
 redblue_scores_tensors given(const redblue_scores_tensors* tensors);
+redblue_layout given(const redblue_layout* layout);
+redblue_ranks_options given(const redblue_ranks_options* options);
+
+/// The count, or INT64_MAX where it is larger.
+inline int64_t saturated(Words count) { return std::min(count, Words(INT64_MAX)).to_index(); }
 
 DType dtype_of(redblue_dtype t, const char* what);
 /// The tensors, k and v with their scales, which C gives apart.
