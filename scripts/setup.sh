@@ -12,7 +12,7 @@ build_packages=(g++ cmake ninja-build libfmt-dev nlohmann-json3-dev libcli11-dev
                 python3-dev python3-venv)
 test_packages=(libgtest-dev libgmock-dev librapidcheck-dev)
 dev_packages=(clang-19 clang-tidy-19 clang-format-19 libclang-rt-19-dev lld-19 pkg-config ccache
-              libopenmpi-dev openmpi-bin libmpich-dev mpich)
+              libopenmpi-dev openmpi-bin libmpich-dev mpich iproute2)
 
 case ${1-} in
 "") packages=("${build_packages[@]}") ;;
