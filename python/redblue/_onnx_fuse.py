@@ -5,15 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Optional
 
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, inliner, numpy_helper, version_converter
 
 from ._errors import InvalidProblem, Unsupported
+from ._onnx_einsum import Left, Operand
 from ._onnx_graph import View, nodes_in_bodies, replace_nodes
-from ._onnx_match import Added, Hidden, Left, Match, match, softmax_before
+from ._onnx_match import Added, Hidden, Match, match, softmax_before
 
 #: The first opset that has Attention.
 OPSET = 23
@@ -68,9 +69,9 @@ def fuse(model: onnx.ModelProto) -> Fused:
     seen: set[str] = set()  # the outputs of softmaxes of which something was said
     names = _Names({name for node in made.graph.node for name in (*node.input, *node.output, node.name)})
     for node in made.graph.node:
-        before = softmax_before(view, node.input[0]) if node.op_type == "MatMul" else None
+        before = _weights(view, node)
         if before is not None:
-            seen.add(before[0].output[0])
+            seen.add(before[1].output[0])
             try:
                 m = match(view, node, *before)
                 nodes.extend(_Writer(view, m, names).nodes())
@@ -86,6 +87,15 @@ def fuse(model: onnx.ModelProto) -> Fused:
     if not in_other_files(made):  # which the checker would look for
         onnx.checker.check_model(made)
     return Fused(made, found, converted)
+
+
+def _weights(view: View, node: onnx.NodeProto) -> Optional[tuple[int, onnx.NodeProto, list[onnx.NodeProto], bool]]:
+    """Which operand of a product are weights, and what softmax_before says of it."""
+    for i in range({"MatMul": 1, "Einsum": len(node.input)}.get(node.op_type, 0)):
+        before = softmax_before(view, node.input[i])
+        if before is not None:
+            return i, *before
+    return None
 
 
 def in_other_files(model: onnx.ModelProto) -> set[str]:
@@ -163,6 +173,7 @@ def _near(view: View, seen: set[str]) -> Iterator[Found]:
 
 def _said(m: Match) -> str:
     said = [f"scale {m.scale:.6g}" if not m.factors else "scale as computed"]
+    said += [f"softcap {m.softcap:.6g}"] if m.softcap else []
     said += [f"mask {mask.name}" if isinstance(mask, Added) else f"hidden by {mask.name}" for mask in m.masks]
     if m.masks and not m.guarded:
         said.append("a query that sees no key has 0, not NaN")
@@ -194,27 +205,33 @@ class _Writer:
 
     def nodes(self) -> list[onnx.NodeProto]:
         m = self._m
-        q, scale = self._scaled(m.q)
-        k = m.k if m.perm is None else self._add("Transpose", [m.k], perm=m.perm)
+        q, scale = self._scaled(self._turned(m.q))
+        k, v = self._turned(m.k), self._turned(m.v)
         mask = self._mask(k)
         axes = {4: None, 3: [1], 2: [0, 1]}[m.rank]
         y = m.product.output[0]
-        operands = [q, k, m.v]
+        operands = [q, k, v]
         if axes is not None:
             at = self._numbers(axes)
             operands = [self._add("Unsqueeze", [x, at]) for x in operands]
             if mask and self._dimensions_of_mask() == 3:
                 mask = self._add("Unsqueeze", [mask, at])
-        precision: dict[str, Any] = {"softmax_precision": m.precision} if m.precision else {}
-        inputs = operands + [mask] if mask else operands
-        if axes is None:
-            self._add("Attention", inputs, to=y, scale=scale, **precision)
-        else:
-            self._add("Squeeze", [self._add("Attention", inputs, scale=scale, **precision), at], to=y)
+        more: dict[str, Any] = {"softmax_precision": m.precision} if m.precision else {}
+        if m.softcap:
+            more["softcap"] = m.softcap
+        result = self._add("Attention", operands + [mask] if mask else operands, scale=scale, **more)
+        if axes is not None:
+            result = self._add("Squeeze", [result, at])
+        if m.turn is not None:
+            self._add("Transpose", [result], perm=m.turn)
+        self._nodes[-1].output[0] = y
         return self._nodes
 
-    def _add(self, op: str, inputs: list[str], to: str = "", **attributes: Any) -> str:
-        result = to or self._names.new(f"{self._m.product.output[0]}/{op}")
+    def _turned(self, x: Operand) -> str:
+        return x.name if x.perm is None else self._add("Transpose", [x.name], perm=x.perm)
+
+    def _add(self, op: str, inputs: list[str], **attributes: Any) -> str:
+        result = self._names.new(f"{self._m.product.output[0]}/{op}")
         name = self._names.new(f"{_name(self._m.product)}/{op}/node")
         self._nodes.append(helper.make_node(op, inputs, [result], name, **attributes))
         return result
@@ -227,7 +244,8 @@ class _Writer:
 
     def _like_q(self, value: float) -> str:
         kind = helper.tensor_dtype_to_np_dtype(self._m.element)
-        return self._constant(np.array(value).astype(kind))
+        with np.errstate(over="ignore"):  # beyond all numbers is -inf, as in the graph
+            return self._constant(np.array(value).astype(kind))
 
     def _scaled(self, q: str) -> tuple[str, float]:
         """Q, times what the attribute scale cannot hold: what only a run knows, a negative number, digits beyond fp32."""
@@ -251,11 +269,12 @@ class _Writer:
             mask = ""
             for step in m.masks:
                 if isinstance(step, Added):
-                    part = self._add("Neg", [step.name]) if step.minus else step.name
+                    times = -step.times if step.minus else step.times
+                    part = step.name if times == 1 else self._add("Mul", [step.name, self._like_q(times)])
                     mask = self._add("Add", [mask, part]) if mask else part
                 else:
-                    below = mask or self._like_q(0)
-                    mask = self._add("Where", [step.name, *((below, step.constant) if step.keeps else (step.constant, below))])
+                    below, hidden = mask or self._like_q(0), self._like_q(step.number * step.times)
+                    mask = self._add("Where", [step.name, *((below, hidden) if step.keeps else (hidden, below))])
         if m.mask_is_whole:
             return mask
         # Attention takes a short mask for one whose last keys are hidden; Add and Where broadcast it.

@@ -87,10 +87,30 @@ def test_what_is_fused_gives_the_same_numbers():
             f"{QKV}, bool[N,M] seen",
         ),
         "dropout": (f"{SCORES} i = Identity (qk) w = Softmax (i) p = Dropout (w) y = MatMul (p, v)", QKV),
+        "capped": (f"{SCORES} a = Mul (qk, c) d = Div (a, five) t = Tanh (d) z = Mul (t, five) s = Add (z, mask) {OUT}", f"{QKV}, float[N,M] mask"),
+        "capped and scaled": (f"{SCORES} t = Tanh (qk) z = Mul (t, minus) u = Div (z, c) s = Where (seen, u, inf) {OUT}", f"{QKV}, bool[N,M] seen"),
+        "capped alone": (f"{SCORES} s = Tanh (qk) {OUT}", QKV),
+        "scaled after a mask": (f"{SCORES} x = Add (qk, mask) s = Mul (x, c) {OUT}", f"{QKV}, float[N,M] mask"),
+        "scaled after several masks": (
+            f"{SCORES} x = Sub (qk, mask) z = Div (x, c) u = Where (seen, z, low) w = Mul (u, c) s = Add (w, mask) {OUT}",
+            f"{QKV}, float[N,M] mask, bool[B,1,N,M] seen",
+        ),
+        "hidden, then scaled": (f"{SCORES} x = Where (seen, qk, inf) s = Div (x, five) {OUT}", f"{QKV}, bool[N,M] seen"),
+        "Einsum": (
+            'qk = Einsum <equation = "bhnd,bhmd->bhnm"> (q, k) s = Mul (qk, c) p = Softmax (s) y = Einsum <equation = "bhnm,bhme->bhne"> (p, v)',
+            QKV,
+        ),
+        "Einsum of scores": (f'a = Mul (q, c) s = Einsum <equation = "...nd, ...md -> ...nm"> (a, k) {OUT}', QKV),
+        "Einsum of values": (f'{SCORES} p = Softmax (qk) y = Einsum <equation = "bhme,bhnm->bhne"> (v, p)', QKV),
+        "Einsum with tokens before heads": (
+            'qk = Einsum <equation = "BSNH,BTNH->BNTS"> (k, q) z = Mul (qk, c) s = Add (z, mask) p = Softmax (s) '
+            'x = Einsum <equation = "BNTS,BSNE->BTNE"> (p, v) y = Transpose <perm = [0, 2, 1, 3]> (x)',
+            "float[B,N,H,D] q, float[B,M,H,D] k, float[B,M,H,E] v, float[N,M] mask",
+        ),
         "one head of k": (f"{SCORES} s = Mul (qk, c) {OUT}", "float[B,H,N,D] q, float[B,1,M,D] k, float[B,1,M,E] v"),
     }
     for name, (body, inputs) in cases.items():
-        model = graph(body, inputs, initializers=C + ", float minus = {-0.5}")
+        model = graph(body, inputs, initializers=C + ", float minus = {-0.5}, float five = {5}")
         feeds = feeds_of(model, SIZES)
         if name == "of an unknown size":
             feeds["to"] = np.array([SIZES["N"], SIZES["M"]])
@@ -102,7 +122,7 @@ def check(name, model, feeds, tolerance=2e-6):
     fused = redblue.onnx.fuse(model)
     assert fused.count == 1, f"{name}: {fused}"
     kinds = [node.op_type for node in fused.model.graph.node]
-    assert kinds.count("Attention") == 1 and "Softmax" not in kinds and "MatMul" not in kinds, name
+    assert kinds.count("Attention") == 1 and not {"Softmax", "MatMul", "Einsum", "Tanh"} & set(kinds), name
     onnx.checker.check_model(fused.model, full_check=True)
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
@@ -151,10 +171,17 @@ def test_types():
     "body, inputs, why",
     [
         (f"{SCORES} s = Mul (qk, r) {OUT}", f"{QKV}, float[N,1] r", "another thing than one number"),
-        (f"{SCORES} x = Add (qk, mask) s = Mul (x, c) {OUT}", f"{QKV}, float[N,M] mask", "scaled after a mask"),
+        (f"{SCORES} x = Add (qk, mask) s = Mul (x, r) {OUT}", f"{QKV}, float[N,M] mask, float r", "only a run knows, after a mask is added"),
+        (f"{SCORES} x = Add (qk, mask) s = Mul (x, few) {OUT}", f"{QKV}, float[N,M] mask", "scaled by -10000 after a mask is added"),
+        (f"{SCORES} x = Add (qk, mask) s = Mul (x, zero) {OUT}", f"{QKV}, float[N,M] mask", "scaled by 0 after a mask is added"),
+        (f"{SCORES} x = Where (seen, qk, low) s = Mul (x, tiny) {OUT}", f"{QKV}, bool[N,M] seen", "takes the place of hidden scores"),
+        (f"{SCORES} x = Add (qk, mask) s = Tanh (x) {OUT}", f"{QKV}, float[N,M] mask", "Tanh acts on its scores after a mask"),
+        (f"{SCORES} x = Tanh (qk) s = Tanh (x) {OUT}", QKV, "capped before"),
+        (f"{SCORES} x = Tanh (qk) s = Mul (x, r) {OUT}", f"{QKV}, float r", "only a run knows, after a Tanh"),
+        (f"{SCORES} x = Tanh (qk) s = Mul (x, zero) {OUT}", QKV, "scaled by 0 after a Tanh"),
         (f"{SCORES} s = Where (seen, qk, few) {OUT}", f"{QKV}, bool[N,M] seen", "-10000 takes the place of hidden scores"),
         (f"{SCORES} s = Where (seen, qk, mask) {OUT}", f"{QKV}, bool[N,M] seen, float[N,M] mask", "another thing than a constant number"),
-        (f"{SCORES} s = Tanh (qk) {OUT}", QKV, "Tanh stands between"),
+        (f"{SCORES} s = Relu (qk) {OUT}", QKV, "Relu stands between"),
         (f"{SCORES} p = Softmax <axis = 2> (qk) y = MatMul (p, v)", QKV, "along the axis 2"),
         (f"s = Add (q, q) {OUT}", "float[B,H,N,M] q, float[B,H,M,E] v", "no product, but an input"),
         (f"{SCORES} s = Add (qk, mask) {OUT}", f"{QKV}, float[9,1,N,M] mask".replace("B,H,N,D", "1,H,N,D"), "differ"),
@@ -162,12 +189,15 @@ def test_types():
         (f"{SCORES} s = Mul (qk, c) {OUT}", "float[B,4,N,D] q, float[B,1,M,D] k, float[B,4,M,E] v", "heads of Q, K and V differ"),
         (f"{SCORES} p = Softmax (qk) t = Transpose <perm = [0, 1, 3, 2]> (p) y = MatMul (t, v)", QKV, "through Transpose to a MatMul"),
         (f"{SCORES} p = Softmax (qk) y = MatMul (v, p)", "float[B,H,N,D] q, float[B,H,M,D] k, float[B,H,E,N] v", "second factor"),
-        (f'{SCORES} p = Softmax (qk) y = Einsum <equation = "bhnm,bhme->bhne"> (p, v)', QKV, "to a Einsum"),
+        (f'{SCORES} p = Softmax (qk) y = Einsum <equation = "bhnm,bkme->bhen"> (p, v)', QKV, "Einsum bhnm,bkme->bhen"),
+        (f'{SCORES} p = Softmax (qk) y = Einsum <equation = "bhnm,bhme"> (p, v)', QKV, "Einsum bhnm,bhme is no product"),
+        (f'{SCORES} p = Softmax (qk) t = Reshape (p, shape) y = Einsum <equation = "bhnm,bhme->bhne"> (t, v)', QKV, "through Reshape to a Einsum"),
+        (f's = Einsum <equation = "bhnd,bgmd->bhnm"> (q, k) {OUT}', QKV, "Einsum bhnd,bgmd->bhnm"),
         (f"{SCORES} p = Softmax (qk) w = Dropout (p, ratio, on) y = MatMul (w, v)", QKV, "Dropout"),
     ],
 )
 def test_what_is_left(body, inputs, why):
-    constants = C + ", float few = {-10000}, float ratio = {0.5}, bool on = {1}"
+    constants = C + ", float few = {-10000}, float ratio = {0.5}, bool on = {1}, float tiny = {1e-20}, int64[4] shape = {0, 0, 0, -1}"
     model = graph(body, inputs, initializers=constants)
     fused = redblue.onnx.fuse(model)
     assert fused.count == 0 and len(fused.found) == 1 and fused.model is model
