@@ -243,9 +243,12 @@ def integers(x: Any, name: str) -> tuple[int, ...]:
         return ()
     refuse_masked(x, name)
     try:
-        found = tuple(map(operator.index, x.tolist() if hasattr(x, "tolist") else x))
+        given = x.tolist() if hasattr(x, "tolist") else tuple(x)
+        found = tuple(map(operator.index, given))
     except TypeError:
         raise InvalidProblem(f"{name} = {x!r}: give a list or an array of whole numbers, of one dimension") from None
+    if bool in set(map(type, given)):
+        raise InvalidProblem(f"{name} = {x!r}: True and False are no whole numbers; give a list or an array of these")
     if found and not -(2**63) <= min(found) <= max(found) < 2**63:
         raise InvalidProblem(f"{name} = {list(found)}: give whole numbers of at most 63 bits")
     return found

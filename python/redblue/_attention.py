@@ -20,7 +20,7 @@ from ._errors import InvalidProblem, Unsupported
 from ._lse import of_rows, rescaled
 from ._options import ARRAYS, NAMES, OPTIONS, Options
 from ._request import Request
-from ._settings import add_help, outputs, settings_of, unknown_options
+from ._settings import add_help, outputs, settings_of, sizes_of, unknown_options
 from ._threads import default_threads
 
 if TYPE_CHECKING:
@@ -56,12 +56,15 @@ def request_of(family: Any, q: Any, k: Any, v: Any, scales: Optional[_scales.Sca
     settings = settings_of(options, of_arrays, q)
     of_core = None
     if scales is not None:
-        _scales.require_plain(settings.compute, tolerance)
+        _scales.require_plain(tolerance)
         types = [family.type_of(x, name) for x, name in ((q, "q"), (k, "k"), (v, "v"))]
         if types[1:] != ["int8", "int8"]:
             raise TypeError(f"k and v are of {types[1]} and {types[2]}, and have scales: these are for int8; leave {scales.names} out")
         of_core, keys = _scales.scales_of(scales, k, settings.layout)
-        settings = settings._replace(keys_per_scale=keys, compute=settings.compute or ("f64" if types[0] == "f64" else "f32"))
+        x = sizes_of(tuple(q.shape), tuple(k.shape), tuple(v.shape), settings.layout)
+        queries = x.n_q * x.heads // max(1, x.kv_heads)
+        compute = _scales.arithmetic(settings.compute, types[0], settings.approximate is None and all(map(family.is_dense, (q, k, v))), queries)
+        settings = settings._replace(keys_per_scale=keys, compute=compute)
     return Request(family, q, k, v, bias, slopes, sinks, settings, int(seed or 0), tolerance, of_core)
 
 

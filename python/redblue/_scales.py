@@ -11,6 +11,8 @@ from ._arrays import is_tensor, refuse_masked
 from ._errors import InvalidProblem, Unsupported
 from ._settings import tokens_first, whole
 
+_FEW = 8  # queries whose products the fastest kernels make of bf16
+
 
 class Scales(NamedTuple):
     """Scales as a caller gives them, under the names that it has for them."""
@@ -58,17 +60,22 @@ def in_use(full: tuple, scales: Scales, n_k: int) -> Scales:
     return scales._replace(k=full[0][..., :blocks], v=full[1][..., :blocks])
 
 
-def require_plain(compute: Optional[str], tolerance: Optional[float]) -> None:
+def arithmetic(compute: Optional[str], type: str, dense: bool, queries: int) -> str:
+    """The type of arithmetic. queries: how many share a key of int8. The products of few that are bf16 are of bf16."""
+    if compute is not None:
+        return compute
+    return "f64" if type == "f64" else "bf16" if type == "bf16" and dense and queries <= _FEW else "f32"
+
+
+def require_plain(tolerance: Optional[float]) -> None:
     """Refuses what int8 keys and values do not go with."""
-    if compute == "bf16":
-        raise Unsupported('compute = "bf16": it multiplies keys and values of bf16; those of int8 take "f32" or "f64"')
     if tolerance is not None:
         raise Unsupported(f"tolerance = {tolerance}: nothing is proved of keys and values of int8; leave it out")
 
 
 def _full(x: Any, name: str, batch: int, heads: int, blocks: int, keys: int) -> np.ndarray:
     if isinstance(x, numbers.Real) and not isinstance(x, bool):
-        x = np.float32(x)
+        x = np.float64(x)
     refuse_masked(x, name)
     if is_tensor(x):
         x = x.detach().resolve_neg().float().cpu().numpy() if x.is_floating_point() else x
@@ -81,7 +88,10 @@ def _full(x: Any, name: str, batch: int, heads: int, blocks: int, keys: int) -> 
         here = [batch, heads] if keys == 0 else [batch, heads, blocks]
         more = "; for blocks of keys give keys_per_scale, too" if array.ndim == 3 and keys == 0 else ""
         raise InvalidProblem(f"{name} is {list(array.shape)}: give {wanted}, here {here}{more}")
-    array = array.astype(np.float32, copy=False)
+    with np.errstate(over="ignore"):  # refused next
+        array = array.astype(np.float32, copy=False)
+    if not np.isfinite(array).all():
+        raise InvalidProblem(f"{name} has {array[~np.isfinite(array)][0]}: give finite scales, which fp32 holds")
     array = array if array.ndim in (0, 3) else array[..., None]
     return np.broadcast_to(array, (batch, heads, blocks))
 

@@ -20,13 +20,15 @@ void require_bf16(const Problem& p, const Tensors& tensors) {
     throw Unsupported(
         "compute type bf16 for backward: it takes exact attention with the softmax, without bias, ALiBi, softcap and "
         "dropout; f32 takes them all");
-  for (const SlowArray a : plan::inputs_of(p.op))
-    if (!is_of_modifiers(a) && a != SlowArray::O && a != SlowArray::lse &&
-        (tensors[a].dtype != DType::bf16 || tensors[a].strides[3] != 1))
-      throw Unsupported(
-          fmt::format("compute type bf16: {} must be bf16, the features of a row side by side; f32 takes "
-                      "any type and strides",
-                      tensor_name(a)));
+  for (const SlowArray a : plan::inputs_of(p.op)) {
+    if (is_of_modifiers(a) || a == SlowArray::O || a == SlowArray::lse) continue;
+    const bool int8 = tensors[a].dtype == DType::int8 && (a == SlowArray::K || a == SlowArray::V);
+    if ((tensors[a].dtype != DType::bf16 && !int8) || tensors[a].strides[3] != 1)
+      throw Unsupported(fmt::format(
+          "compute type bf16: {} must be bf16{}, the features of a row side by side; f32 takes any type and "
+          "strides",
+          tensor_name(a), a == SlowArray::K || a == SlowArray::V ? " or int8" : ""));
+  }
 }
 
 /// Sums that go on from run to run.

@@ -207,8 +207,8 @@ class Backend;  // redblue/runtime/backend.hpp
 
 struct RunOptions {
   /// f32 or f64: the type of a word in fast memory. bf16 is for forward, and for backward of the exact softmax without
-  /// modifiers, with bf16 inputs (o and lse may have other types): where the processor can, it multiplies bf16, weights
-  /// included, and sums in f32; elsewhere it means f32 (Measured::kernels).
+  /// modifiers, with bf16 inputs (o and lse may have other types; K and V of a forward pass may be int8): where the
+  /// processor can, it multiplies bf16, weights included, and sums in f32; elsewhere it means f32 (Measured::kernels).
   DType compute = DType::f32;
   /// The run calls it now and then with the share of the work that is done, from any thread, one call at a time.
   std::function<void(double)> progress{};

@@ -138,9 +138,11 @@ REFUSED = {
     "for blocks of keys give keys_per_scale": {"k_scale": np.ones((B, KV_HEADS, 5), np.float32), "v_scale": 1.0},
     "here \\[2, 2, 10\\]": {"k_scale": np.ones((B, KV_HEADS, 5), np.float32), "v_scale": 1.0, "keys_per_scale": 4},
     "from 1 on": {"k_scale": 1.0, "v_scale": 1.0, "keys_per_scale": 0},
-    "multiplies keys and values of bf16": {"k_scale": 1.0, "v_scale": 1.0, "compute": "bf16"},
+    "q must be bf16": {"k_scale": 1.0, "v_scale": 1.0, "compute": "bf16"},
     "nothing is proved": {"k_scale": 1.0, "v_scale": 1.0, "tolerance": 1e-3},
     "give float32": {"k_scale": np.ones(2, np.int64), "v_scale": 1.0},
+    "k_scale has inf": {"k_scale": 1e39, "v_scale": 1.0},
+    "v_scale has nan": {"k_scale": 1.0, "v_scale": np.full(KV_HEADS, np.nan, np.float32)},
     "take k and v of int8, both, with their scales": {},
 }
 
@@ -202,3 +204,17 @@ def test_tensors():
         redblue.attention(wants, k, v, k_scale=k_scale, v_scale=v_scale)
     with pytest.raises(NotImplementedError, match="not in what torch traces or maps"):
         torch.vmap(lambda x: redblue.attention(x, k[0], v[0], k_scale=k_scale[0], v_scale=v_scale[0]))(wants.detach())
+
+
+def test_few_queries_of_bfloat16_take_products_of_bf16():
+    torch = pytest.importorskip("torch")
+    torch.manual_seed(0)
+    k, v = (torch.randint(-127, 128, (B, KV_HEADS, 90, D), dtype=torch.int8) for _ in range(2))
+    for n_q, dtype, compute in ((1, torch.bfloat16, "bf16"), (4, torch.bfloat16, "bf16"), (5, torch.bfloat16, "f32"), (1, torch.float32, "f32")):
+        q = torch.randn(B, HEADS, n_q, D).to(dtype)
+        assert redblue.explain(q, k, v, k_scale=0.01, v_scale=0.01).compute == compute
+        o = redblue.attention(q, k, v, k_scale=0.01, v_scale=0.01)
+        for other in ("f32", "bf16") if dtype == torch.bfloat16 else ("f32",):
+            torch.testing.assert_close(redblue.attention(q, k, v, k_scale=0.01, v_scale=0.01, compute=other), o, atol=1e-2, rtol=0)
+    apart = torch.randn(B, HEADS, D, 1).bfloat16().transpose(2, 3)  # features of a row lie side by side all the same
+    assert redblue.explain(apart[..., ::2], k[..., ::2], v, k_scale=0.01, v_scale=0.01).compute == "f32"

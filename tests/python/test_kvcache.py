@@ -90,6 +90,7 @@ def test_refusals(rng):
     for arrays, options, error, text in (
         ((q, k_cache, v_cache), {"cache_seqlens": [1, 2]}, redblue.InvalidProblem, "each of 3 sequences"),
         ((q, k_cache, v_cache), {"cache_seqlens": 12}, redblue.InvalidProblem, "from 0 to 11"),
+        ((q, k_cache, v_cache), {"cache_seqlens": True}, redblue.InvalidProblem, "True and False are no whole numbers"),
         ((q, k_cache, v_cache), {"window_size": 3}, redblue.InvalidProblem, "window_size = 3"),
         ((q[0], k_cache, v_cache), {}, redblue.InvalidProblem, "q is"),
         ((q, k_cache, v_cache, k), {"cache_seqlens": 1}, redblue.InvalidProblem, "give both"),

@@ -48,7 +48,7 @@ Walked walked(const plan::Row& row, const plan::Instances& x, DType dtype) {
   const Operation op = row.algorithm->operation;
   for (const auto& arrays : {plan::inputs_of(op), plan::outputs_of(op)})
     for (const SlowArray a : arrays) slow[index_of(a)].dtype = dtype;
-  const kernel::Implementations<float>& implementations = implementations_for<float>(false);
+  const kernel::Implementations<float>& implementations = implementations_for<float>(Products::own);
   const machine::CallerMemory<float> memory(slow, implementations);
   machine::Sizing sizing(row.footprint.to_index(), sizeof(float), memory, implementations);
   Calls counted(sizing);

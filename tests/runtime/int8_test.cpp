@@ -1,10 +1,12 @@
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <random>
 #include <vector>
 
+#include "redblue/hardware/isa.hpp"
 #include "redblue/masks/patterns.hpp"
 #include "redblue/planner/widths.hpp"
 #include "runtime/plans.hpp"
@@ -141,6 +143,48 @@ TEST(Int8, EverySchedulesOutputIsThatOfWordsTimesScales) {
                                           modified, of_shape(5, 60, 96, 40, 2, 1)}))
     for (const index_t keys : {0, 16}) check_int8(p, keys);
   check_int8(of_shape(1, 90, 64, 32, 8, 2), 32, Order::tokens_first);
+}
+
+/// The output errs by the rounding of weights to bf16 alone: up to 2^-9 of the largest value, and scores not at all.
+void check_bf16(const Problem& p, index_t keys) {
+  Int8Arrays a(p, keys, Order::heads_first);
+  std::vector<std::uint16_t> q16;
+  for (float& x : a.q) {
+    q16.push_back(static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(x) >> 16));
+    x = std::bit_cast<float>(std::uint32_t{q16.back()} << 16);
+  }
+  const std::vector<double> truth = a.truth();
+  Inputs in = a.inputs();
+  in.q = Tensor(q16.data(), DType::bf16, in.q.shape);
+  RunOptions options;
+  options.compute = DType::bf16;
+  for (const plan::Plan& plan : plans_of_every_schedule(p)) {
+    if (!plan.row().algorithm->traits.stable) continue;
+    SCOPED_TRACE(text_of(plan) + ", keys of a scale: " + std::to_string(keys));
+    const Measured m = run(plan, in, a.outputs(), options);
+    EXPECT_EQ(m.io, plan.row().io);
+    if (facts_of(best_isa()).multiplies_bf16) {
+      EXPECT_EQ(m.kernels, name_of(Isa::avx512_bf16));
+    }
+    double error = 0, lse_error = 0;
+    for (std::size_t j = 0; j < truth.size(); ++j) {
+      const bool of_o = j < a.o.size();
+      const double got = of_o ? a.o[j] : a.lse[j - a.o.size()];
+      double& worst = of_o ? error : lse_error;
+      worst = std::max(worst, got == truth[j] ? 0.0 : std::abs(got - truth[j]));
+    }
+    EXPECT_LE(error, 2.54 / 512 + 1e-5);
+    EXPECT_LE(lse_error, 1e-5);
+  }
+}
+
+TEST(Int8, QueriesOfBf16TakeProductsOfBf16) {
+  Problem causal = of_shape(2, 61, 33, 20, 4, 2);
+  causal.causal = true, causal.softcap = 2;
+  for (const Problem& p :
+       cases<Problem>({of_shape(1, 150, 64, 64, 8, 1), of_shape(1, 77, 17, 9, 4, 4), of_shape(1, 90, 100, 36, 6, 2),
+                       causal, of_shape(1, 40, 128, 200, 5, 1), of_shape(5, 60, 96, 40, 8, 2)}))
+    for (const index_t keys : {0, 16}) check_bf16(p, keys);
 }
 
 TEST(Int8, OneScaleServesAllHeads) {

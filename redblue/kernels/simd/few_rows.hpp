@@ -22,8 +22,11 @@ struct PlainRows : Multiply<V> {
   using T = typename V::T;
   using typename Multiply<V>::Element;                     ///< of keys and values
   static constexpr int kVectors = 1;                       ///< of sums in a unit
+  static constexpr int kMostRows = 4;                      ///< whose sums are formed at a time of units of values
   static constexpr index_t kWords = kVectors * V::kLanes;  ///< of a unit
+  using Wide = PlainRows;                                  ///< to which keys that queries share are widened
   static V keys(const T* p) { return V::load(p); }
+  static void store_keys(V unit, T* to, index_t n) { unit.store_first(to, n); }
   static V keys_first(const T* p, index_t n) { return V::load_first(p, n); }
   static V queries(const T* p) { return V::load(p); }
   /// Words of a key, once for each query.
@@ -118,7 +121,7 @@ template <class V, class Rows, int R, int kKeys>
 template <class V, class Rows>
 void few_scores(View<typename V::T> S, View<const typename V::T> Q, View<const typename V::T> K, typename V::T scale) {
   using Element = typename Rows::Element;
-  if (share_keys<V, Rows, PlainRows<V>>(S, Q, K, scale)) return;
+  if (share_keys<V, Rows, typename Rows::Wide>(S, Q, K, scale)) return;
   constexpr index_t L = V::kLanes;
   const auto* const keys = reinterpret_cast<const Element*>(K.data);
   for (index_t j = 0; j < K.rows(); j += L) {
@@ -147,7 +150,7 @@ template <class V, class Rows, int R, int N, bool kWhole, class Fetches>
     typename Rows::B weight[R];
 #pragma GCC unroll 2
     for (index_t row = 0; row < Rows::kDepth; ++row) fetches.before(v + row * stride, N * Rows::kWords);
-#pragma GCC unroll 4
+#pragma GCC unroll 8
     for (int r = 0; r < R; ++r) weight[r] = Rows::broadcast(weights[r] + i / Rows::kDepth);
 #pragma GCC unroll 8
     for (int u = 0; u < N; ++u) {
@@ -157,13 +160,13 @@ template <class V, class Rows, int R, int N, bool kWhole, class Fetches>
         Rows::values(from, stride, unit);
       else
         Rows::values_first(from, stride, left(u), i + Rows::kDepth <= keys, unit);
-#pragma GCC unroll 4
+#pragma GCC unroll 8
       for (int r = 0; r < R; ++r)
 #pragma GCC unroll 2
         for (int h = 0; h < U; ++h) c[r * N + u][h] = Rows::add(weight[r], unit[h], c[r * N + u][h]);
     }
   }
-#pragma GCC unroll 4
+#pragma GCC unroll 8
   for (int r = 0; r < R; ++r)
 #pragma GCC unroll 8
     for (int u = 0; u < N; ++u) {
@@ -189,7 +192,7 @@ void add_few_rows(View<typename V::T> O, View<const typename V::T> P, View<const
   // The keys of one piece of a sum, whose values are read again for other queries and features: as much as stays in the
   // first cache while the next piece comes.
   constexpr index_t kFewest = 16, kMost = 64;
-  constexpr int kMostRows = 4;
+  constexpr int kMostRows = Rows::kMostRows;
   const index_t piece = std::clamp(rows_ahead<T>(values.cols()) * Rows::kDepth / kFewest * kFewest, kFewest, kMost);
   const index_t words = values.cols(), stride = values.row_stride;
   index_t passes = 0;  // over a piece: where there are several, each fetches its part of the next piece

@@ -100,8 +100,7 @@ template <int N, class V, class Rows, int kQueries, class Fetches>
 /// Are the words of a key widened before queries share them? For many of these that takes less time than to widen what
 /// is repeated.
 template <class Rows, class Wide, int kQueries>
-inline constexpr bool kWidensFirst = kQueries > 1 && Rows::kDepth == 1 &&
-                                     sizeof(typename Rows::Element) < sizeof(typename Wide::Element) &&
+inline constexpr bool kWidensFirst = kQueries > 1 && sizeof(typename Rows::Element) < sizeof(typename Wide::Element) &&
                                      (kQueries > 4 || !Repeats<Rows, kQueries>);
 template <class V, class Rows, class Wide, int kQueries>
 using SharedWith = SideBySide<V, std::conditional_t<kWidensFirst<Rows, Wide, kQueries>, Wide, Rows>, kQueries>;
@@ -134,13 +133,13 @@ void shared_scores(View<typename V::T> S, View<const typename V::T> Q, View<cons
         });
       };
       if constexpr (kWidensFirst<Rows, Wide, kQueries>) {
-        alignas(64) typename V::T wide[std::max(kKeys * kMostWords, L * kHeld * Queries::kStep)];
+        alignas(64) typename Wide::Element wide[std::max(kKeys * kMostWords, L * kHeld * Queries::kStep)];
         for (index_t k = 0; k < keys; ++k) {
           fetches.before(key + k * stride, words);
-          for (index_t t = 0; t < words; t += L) {
-            const index_t n = std::min(L, words - t);
+          for (index_t t = 0; t < words; t += Rows::kWords) {
+            const index_t n = std::min(Rows::kWords, words - t);
             const Element* const p = key + k * stride + t;
-            (n == L ? Rows::keys(p) : Rows::keys_first(p, n)).store_first(wide + k * words + t, n);
+            Wide::store_keys(n == Rows::kWords ? Rows::keys(p) : Rows::keys_first(p, n), wide + k * words + t, n);
           }
         }
         form(wide, words, NothingFetched{});

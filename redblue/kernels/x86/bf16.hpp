@@ -61,10 +61,13 @@ struct MultiplyBf16 {
 /// Rows of bf16 where queries are few; weights, sums and the words of queries are f32. Values of two keys are paired as
 /// they come: that leaves features 0..3, 8..11, .. of a unit in one vector and the others in the other.
 struct Bf16Rows : MultiplyBf16 {
+  using Wide = Bf16Rows;
   static constexpr int kVectors = 2;
+  static constexpr int kMostRows = 4;
   static constexpr index_t kWords = kVectors * F32x16::kLanes;
   static B keys(const Element* p) { return _mm512_loadu_si512(p); }
   static B keys_first(const Element* p, index_t n) { return _mm512_maskz_loadu_epi16(first(n), p); }
+  static void store_keys(B unit, Element* to, index_t n) { _mm512_mask_storeu_epi16(to, first(n), unit); }
   static B queries(const float* p) {
     return reinterpret_cast<B>(_mm512_cvtne2ps_pbh(_mm512_loadu_ps(p + 16), _mm512_loadu_ps(p)));
   }
@@ -104,11 +107,57 @@ struct Bf16Rows : MultiplyBf16 {
     return buffer;
   }
 
- private:
+ protected:
   static __mmask32 first(index_t n) { return _bzhi_u32(~0U, static_cast<unsigned>(n)); }
+
+ private:
   static void pair(__m512i a, __m512i b, B (&unit)[2]) {
     unit[0] = _mm512_unpacklo_epi16(a, b);
     unit[1] = _mm512_unpackhi_epi16(a, b);
+  }
+};
+
+/// Rows of int8 where queries are few and came from bf16: words of int8 are bf16 without rounding. Values of two keys
+/// are paired as they are widened, once for up to 8 queries, and leave features in their order.
+struct Int8Rows : Bf16Rows {
+  using Element = std::int8_t;
+  static constexpr int kMostRows = 8;
+  static B keys(const Element* p) { return halves(F32x16::load_int8(p), F32x16::load_int8(p + 16)); }
+  static B keys_first(const Element* p, index_t n) {
+    const index_t low = std::min<index_t>(n, 16);
+    return halves(load_first(p, low), load_first(p + low, n - low));
+  }
+  template <int kQueries>
+  static B repeat(const Element*, Together<kQueries>) = delete;
+  static void values(const Element* p, index_t stride, B (&unit)[2]) {
+    unit[0] = pair(F32x16::load_int8(p), F32x16::load_int8(p + stride));
+    unit[1] = pair(F32x16::load_int8(p + 16), F32x16::load_int8(p + stride + 16));
+  }
+  static void values_first(const Element* p, index_t stride, index_t n, bool both, B (&unit)[2]) {
+    const index_t low = std::min<index_t>(n, 16), high = n - low;
+    const Element* const second = both ? p + stride : p;
+    unit[0] = pair(load_first(p, low), load_first(second, both ? low : 0));
+    unit[1] = pair(load_first(p + low, high), load_first(second + low, both ? high : 0));
+  }
+  static void load_outputs(const float* p, index_t n, F32x16 (&unit)[2]) {
+    const index_t low = std::min<index_t>(n, 16);
+    unit[0] = F32x16::load_first(p, low);
+    unit[1] = F32x16::load_first(p + low, n - low);
+  }
+  static void store_outputs(const F32x16 (&unit)[2], float* p, index_t n) {
+    const index_t low = std::min<index_t>(n, 16);
+    unit[0].store_first(p, low);
+    unit[1].store_first(p + low, n - low);
+  }
+
+ private:
+  static F32x16 load_first(const Element* p, index_t n) {
+    const auto mask = static_cast<__mmask16>(_bzhi_u32(0xffff, static_cast<unsigned>(n)));
+    return {_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_maskz_loadu_epi8(mask, p)))};
+  }
+  static B halves(F32x16 low, F32x16 high) { return reinterpret_cast<B>(_mm512_cvtne2ps_pbh(high.v, low.v)); }
+  static B pair(F32x16 a, F32x16 b) {
+    return _mm512_or_si512(_mm512_srli_epi32(_mm512_castps_si512(a.v), 16), _mm512_castps_si512(b.v));
   }
 };
 

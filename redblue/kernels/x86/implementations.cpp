@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "redblue/kernels/int8.hpp"
 #include "redblue/kernels/x86/tables.hpp"
 
 namespace redblue::kernel {
@@ -57,6 +58,19 @@ const Implementations<float>& with_any_queries() {
   return table;
 }
 
+const Implementations<float>& with_int8() {
+  static const Implementations<float> table = [] {
+    Implementations<float> b = kAvx512F32;
+    b.isa = Isa::avx512_bf16;
+    b.set<OnlineAttention>([](const OnlineAttention& step, std::span<const View<float>> x) {
+      const bool few = x[5].layout == Layout::int8_rows;
+      return few ? few_queries_of_int8(step, x) : kAvx512F32.of<OnlineAttention>()(step, x);
+    });
+    return b;
+  }();
+  return table;
+}
+
 }  // namespace
 
 template <>
@@ -71,6 +85,10 @@ const Implementations<double>& implementations(Isa isa) {
 const Implementations<float>& bf16_implementations(Isa isa) {
   if (isa == Isa::amx_bf16) return with_any_queries<fused_amx>();
   return isa == Isa::avx512_bf16 ? with_any_queries<fused_bf16>() : implementations<float>(isa);
+}
+
+const Implementations<float>& int8_implementations(Isa isa) {
+  return includes(isa, Isa::avx512_bf16) ? with_int8() : implementations<float>(isa);
 }
 
 }  // namespace redblue::kernel

@@ -16,4 +16,8 @@ Implementations<float> with_bf16(Implementations<float> b) {
   return b;
 }
 
+bool few_queries_of_int8(const OnlineAttention& step, std::span<const View<float>> x) {
+  return simd::few_queries<simd::F32x16, simd::Int8Rows>(step, x);
+}
+
 }  // namespace redblue::kernel

@@ -1,4 +1,5 @@
 #pragma once
+#include <algorithm>
 
 #include "redblue/language/view.hpp"
 #include "redblue/machines/ram/slow_side.hpp"
@@ -40,7 +41,12 @@ class CallerMemory {
   }
   void scales(const Block& b, T* to) const {
     const Storage& s = storage(b);
-    for (index_t i = 0; i < b.shape.rows; ++i) to[i] = s.scale(b.instance, b.row + i);
+    const index_t keys = s.scales.keys;
+    for (index_t i = 0, alike = 0; i < b.shape.rows; i += alike) {
+      alike = b.shape.rows - i;
+      if (keys > 0) alike = std::min(alike, keys - (b.row + i) % keys);
+      std::fill_n(to + i, alike, static_cast<T>(s.scale(b.instance, b.row + i)));
+    }
   }
   /// Copies a block to rows of leading dimension ld.
   void fetch(const Block& b, T* to, index_t ld) const {

@@ -86,9 +86,9 @@ class ArenaMemo : public Backend::Memo {
 
   /// The words of the chosen row, of these facts, on arrays that lie like those of `slow`.
   template <class T>
-  machine::ArenaWords words(const plan::Plan& plan, const RowFacts& facts, const machine::SlowMemory& slow, bool bf16,
-                            Walk walk) {
-    const kernel::Implementations<T>& implementations = implementations_for<T>(bf16);
+  machine::ArenaWords words(const plan::Plan& plan, const RowFacts& facts, const machine::SlowMemory& slow,
+                            Products products, Walk walk) {
+    const kernel::Implementations<T>& implementations = implementations_for<T>(products);
     const Key key{&plan, &implementations, kinds_of(facts, slow), walk};
     {
       const std::lock_guard lock(mutex_);

@@ -92,7 +92,8 @@ bool lay_out(const plan::Plan& plan, Tensors tensors, const RunOptions& options,
   Resources<T> with{scratch};
   with.pool = options.pool == nullptr ? &default_pool() : options.pool;
   const int workers = workers_of(plan, facts, options.threads, *with.pool);
-  with.bf16 = options.compute == DType::bf16;
+  if (options.compute == DType::bf16)
+    with.products = std::as_const(tensors)[SlowArray::K].dtype == DType::int8 ? Products::int8 : Products::bf16;
   static const machine::SlowMemory kNone;
   with.slow().assign(1, kNone);
   const auto place = [&](SlowArray a, const Tensor& t, bool writable) {
@@ -146,7 +147,7 @@ bool lay_out(const plan::Plan& plan, Tensors tensors, const RunOptions& options,
           stack.take<T>(m.words(), "workspace", redblue::name_of(m.array)), {m.shape.rows, m.row_stride});
   with.words = row.footprint.to_index();
   if (stack.bytes() > effort.enough) return false;
-  const machine::ArenaWords words = memo.words<T>(plan, facts, with.slow().front(), with.bf16, effort.walk);
+  const machine::ArenaWords words = memo.words<T>(plan, facts, with.slow().front(), with.products, effort.walk);
   scratch.arenas.resize(static_cast<std::size_t>(workers));
   for (machine::ArenaMemory<T>& arena : scratch.arenas) {
     arena = {};

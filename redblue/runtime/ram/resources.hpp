@@ -1,6 +1,8 @@
 #pragma once
+#include <cstdint>
 #include <functional>
 
+#include "redblue/kernels/int8.hpp"
 #include "redblue/machines/ram/ram.hpp"
 #include "redblue/runtime/ram/scratch.hpp"
 #include "redblue/runtime/run.hpp"
@@ -8,12 +10,15 @@
 /// What a run in the caller's memory has at hand.
 namespace redblue {
 
+/// The words that attention may multiply. int8: those of bf16 to which words of int8 are widened.
+enum class Products : std::uint8_t { own, bf16, int8 };
+
 template <class T>
 struct Resources {
   Scratch<T>& scratch;  ///< its slow memory: the caller's arrays and workspace; arenas: fast memory of each worker
   index_t words = 0;    ///< of fast memory, of each
   ThreadPool* pool = nullptr;
-  bool bf16 = false;                                        ///< do products of attention take bf16?
+  Products products = Products::own;
   std::function<void(int worker, index_t words)> report{};  ///< called now and then with the words a worker has moved
 
   std::vector<machine::SlowMemory>& slow() const { return scratch.states.slow; }
@@ -21,9 +26,11 @@ struct Resources {
 
 /// The fastest that this processor has.
 template <class T>
-const kernel::Implementations<T>& implementations_for(bool bf16) {
+const kernel::Implementations<T>& implementations_for(Products products) {
   if constexpr (std::same_as<T, float>)
-    if (bf16) return kernel::bf16_implementations(best_isa());
+    if (products != Products::own)
+      return products == Products::bf16 ? kernel::bf16_implementations(best_isa())
+                                        : kernel::int8_implementations(best_isa());
   return kernel::implementations<T>(best_isa());
 }
 

@@ -11,7 +11,7 @@ namespace redblue {
 template <class T>
 Measured run_row(const plan::Plan& plan, const plan::Prepared& prepared, const Resources<T>& with) {
   using Counted = machine::Counted<machine::Ram<T>>;
-  const kernel::Implementations<T>& implementations = implementations_for<T>(with.bf16);
+  const kernel::Implementations<T>& implementations = implementations_for<T>(with.products);
   Measured m;
   const auto main = [&](machine::Team& team) {
     with.scratch.states.begin(team, with.words, implementations, with.scratch.arenas);
@@ -29,7 +29,7 @@ Measured run_row(const plan::Plan& plan, const plan::Prepared& prepared, const R
     measure(counted, m);
     m.staging_words = ram.staging_words();
     m.padding_words = ram.padding_words();
-    m.kernels = name_of(implementations.bf16 ? implementations.isa : without_bf16(best_isa()));
+    m.kernels = name_of(with.products == Products::own ? without_bf16(best_isa()) : implementations.isa);
   };
   // Certificates of approximations are proved for arithmetic with subnormal numbers.
   const bool exact = plan.problem.method_kind() == MethodKind::exact;
