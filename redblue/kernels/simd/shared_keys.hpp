@@ -111,14 +111,17 @@ void shared_scores(View<typename V::T> S, View<const typename V::T> Q, View<cons
                    index_t first, index_t rows) {
   using Element = typename Rows::Element;
   using Queries = SharedWith<V, Rows, Wide, kQueries>;
+  constexpr bool kWidens = kWidensFirst<Rows, Wide, kQueries>;
+  using Read = std::conditional_t<kWidens, typename Wide::Element, Element>;
   constexpr index_t L = V::kLanes, kKeys = 4, kMostWords = Queries::kMostWords;
-  constexpr int kHeld = V::kAccumulators == 24 ? 16 : 8;  // vectors of queries in registers
+  constexpr index_t kReadAgain = 8192 / index_t{sizeof(Read)};  // words of keys that stay in the first cache
+  constexpr int kHeld = V::kAccumulators == 24 ? 16 : 8;        // vectors of queries in registers
   const Queries queries(Q, first, rows);
   const auto* const from = reinterpret_cast<const Element*>(K.data);
   const index_t words = K.cols(), stride = K.row_stride, steps = words / Queries::kStep;
   // Keys are read once or, where queries do not stay in registers, again for other words. A single query or two wait
   // for memory, and read keys in order; others do not, and every line is fetched for them.
-  const index_t at_once = steps <= kHeld ? L : kKeys;
+  const index_t at_once = steps <= kHeld ? L : std::clamp(kReadAgain / words, kKeys, L);
   const RowsInOrder<Element> fetches(words, stride, steps <= kHeld && kQueries <= 2);
   for (index_t j = 0; j < K.rows(); j += L) {
     const index_t count = std::min(L, K.rows() - j);
@@ -132,8 +135,8 @@ void shared_scores(View<typename V::T> S, View<const typename V::T> Q, View<cons
           shared_products<N>(queries, step, p, apart, keys, fetch, x + i);
         });
       };
-      if constexpr (kWidensFirst<Rows, Wide, kQueries>) {
-        alignas(64) typename Wide::Element wide[std::max(kKeys * kMostWords, L * kHeld * Queries::kStep)];
+      if constexpr (kWidens) {
+        alignas(64) Read wide[std::max({kKeys * kMostWords, L * kHeld * Queries::kStep, kReadAgain})];
         for (index_t k = 0; k < keys; ++k) {
           fetches.before(key + k * stride, words);
           for (index_t t = 0; t < words; t += Rows::kWords) {
