@@ -1,6 +1,5 @@
 // Replays a certificate of the red-blue pebble game (docs/pebbling.md): moves with M enforced, counts, and outputs in
-// fp64 by definition. Exit codes: 0 all holds, 1 a claim is wrong, 2 no certificate. g++ -std=c++20 scripts/replay.cpp
-// -o replay
+// fp64 by definition. Exit codes: 0 all holds, 1 a claim is wrong, 2 no certificate. g++ -std=c++20 replay.cpp
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -36,12 +35,19 @@ std::vector<string> split(const string& text, char at) {
   return words;
 }
 std::vector<string> match(const string& text, const std::regex& pattern) {
-  std::smatch groups;
-  expect(std::regex_match(text, groups, pattern), "it is not as a certificate has it: " + text.substr(0, 120));
+  std::smatch groups;  // of a short text: std::regex needs stack for each letter
+  expect(text.size() < 100 && std::regex_match(text, groups, pattern), "no certificate has " + text.substr(0, 99));
   return {groups.begin(), groups.end()};
 }
-const std::regex kDigits("(0|[1-9]\\d{0,18})?");
-size_t number(const string& digits) { return match(digits, kDigits)[0].empty() ? 0 : std::stoull(digits); }
+const std::regex kDigits("0|[1-9]\\d{0,18}");
+size_t number(const string& digits) { return std::stoull(match(digits, kDigits)[0]); }
+size_t number_if(const string& digits) { return digits.empty() ? 0 : number(digits); }
+double real(const string& text) {
+  char shortest[400];
+  const double x = std::stod(text);
+  const auto form = text.find('e') == string::npos ? std::chars_format::fixed : std::chars_format::scientific;
+  return expect(string(shortest, std::to_chars(shortest, shortest + 400, x, form).ptr) == text && x == x, text), x;
+}
 struct Node {
   string name, op;
   double k;
@@ -54,24 +60,39 @@ const string kFormulas =
     ";constant 0:k;copy 1:x0;log 1:x0 log;exp 1:k x0 * exp;exp 2:k x0 * x1 - exp;difference 2:x0 x1 -;"
     "quotient 2:x0 x1 /;multiply_add 3:x0 k x1 * x2 * +;input 0:;sum n:x0 +;maximum n:x0 max;"
     "product n:k x0 *;unknown n:x0 +;";
+const std::set<string> kOne{"exp", "log", "tanh"}, kTwo{"+", "-", "*", "/", "max"};
+double value_of(const Node& node, const std::vector<double>& x) {
+  claim(node.op != "unknown", node.name + " has no operation, so that outputs have no values");
+  std::vector<double> stack;
+  for (const string& t : node.formula) {
+    const bool one = kOne.contains(t), two = kTwo.contains(t), k = t == "k" && node.op != "formula";
+    if (!one && !two) stack.push_back(k ? node.k : t[0] == 'x' ? x.at(number(t.substr(1))) : real(t));
+    claim(stack.size() >= (two ? 2U : 1U), node.name + ": its formula lacks a value before " + t);
+    const double b = stack.back();
+    if (two) stack.pop_back();
+    double& a = stack.back();
+    if (one) a = t == "exp" ? std::exp(b) : t == "log" ? std::log(b) : std::tanh(b);
+    if (two) a = t == "+" ? a + b : t == "-" ? a - b : t == "*" ? a * b : t == "/" ? a / b : std::max(a, b);
+  }
+  return claim(stack.size() == 1, node.name + ": its formula does not leave one value"), stack[0];
+}
 Node read_node(const string& line, size_t v) {
-  static const std::regex kNode(R"(([^\x00- ]+) (\w+) (\S+) (out|\.) (-|\d+(?:,\d+)*)(?: (.+))?)");
-  const auto w = match(line, kNode);
-  Node node{w[1] == "-" ? "node " + std::to_string(v) : w[1], w[2], std::stod(w[3]), w[4] == "out", {}, {}};
-  const auto form = w[3].find('e') == string::npos ? std::chars_format::fixed : std::chars_format::scientific;
-  char shortest[400];
-  const auto end = std::to_chars(shortest, shortest + sizeof shortest, node.k, form);
-  expect(string(shortest, end.ptr) == w[3] && node.k == node.k, "it has no constant as a certificate has it: " + line);
-  for (const string& p : split(w[5] == "-" ? "" : w[5], ',')) node.parents.push_back(number(p));
-  expect(std::ranges::all_of(node.parents, [v](size_t p) { return p < v; }), "a parent comes after it: " + line);
-  const size_t count = node.parents.size(), fixed = kFormulas.find(";" + w[2] + " " + std::to_string(count) + ":");
-  const size_t at = fixed == string::npos && count > 0 ? kFormulas.find(";" + w[2] + " n:") : fixed;
-  expect(w[6].empty() ? at != string::npos : w[2] == "formula", "no node: " + line);
-  node.formula = split(w[6].empty() ? split(split(kFormulas.substr(at + 1), ';')[0] + " ", ':')[1] : w[6], ' ');
+  const auto w = split(line + " ", ' ');
+  const bool named = w[0] > "" && std::ranges::all_of(w[0], [](unsigned char c) { return c > ' '; });
+  expect(named && w.size() > 4 && (w[3] == "out" || w[3] == "."), "no node: " + line.substr(0, 99));
+  const string name = w[0] == "-" ? "node " + std::to_string(v) : w[0];
+  Node node{name, w[1], real(w[2]), w[3] == "out", {}, {w.begin() + 5, w.end()}};
+  for (const string& p : split(w[4] == "-" ? "" : w[4] + ",", ','))
+    node.parents.push_back(number(p)), expect(node.parents.back() < v, "a parent comes after " + name);
+  const size_t count = node.parents.size(), fixed = kFormulas.find(";" + w[1] + " " + std::to_string(count) + ":");
+  const size_t at = fixed == string::npos && count > 0 ? kFormulas.find(";" + w[1] + " n:") : fixed;
+  expect(w[1] == "formula" ? count > 0 && w[2] == "1" : at != string::npos && w.size() == 5, "no node: " + node.name);
+  if (w[1] == "formula") return value_of(node, std::vector<double>(count, 1)), node;  // it is one of these parents
+  node.formula = split(split(split(kFormulas.substr(at + 1), ';')[0] + " ", ':')[1], ' ');
   for (size_t k = 1; at != fixed && k < count; ++k)
     node.formula.insert(node.formula.end(), {"x" + std::to_string(k), node.formula.back()});
-  expect(w[3] == "1" || std::ranges::count(node.formula, "k") > 0, "it has no constant: " + line);
-  if (w[2] == "sum" || w[2] == "maximum") node.formula.erase(node.formula.begin() + 1);
+  expect(w[2] == "1" || std::ranges::count(node.formula, "k") > 0, node.name + " has no constant");
+  if (w[1] == "sum" || w[1] == "maximum") node.formula.erase(node.formula.begin() + 1);
   return node;
 }
 struct Play {
@@ -85,14 +106,16 @@ Play read_play(std::istream&& file) {
   const size_t end = std::min(text.rfind("crc32 "), text.size());
   char digest[24];
   std::snprintf(digest, sizeof digest, "crc32 %08x\n", static_cast<unsigned>(crc32(text.substr(0, end))));
-  expect(end > 0 && text[end - 1] == '\n' && text.substr(end) == digest, "the digest is wrong");
+  const bool signed_so = end > 0 && text[end - 1] == '\n' && text.substr(end) == digest;
+  expect(signed_so && text.find('\r') == string::npos, file ? "the digest is wrong" : "it cannot be read");
   std::istringstream lines(text.substr(0, end));
   string line;
   const auto next = [&] { return std::getline(lines, line) ? line : throw std::invalid_argument("it was cut"); };
   expect(next() == "redblue pebbling certificate 1", "it is no certificate of version 1");
   Play play;
   for (const char* const key : {"schedule", "graph", "problem", "rules", "M", "nodes"})
-    play.head[key] = match(next(), std::regex(key + string(" (.+)")))[1];
+    play.head[key] = next().substr(std::min(line.size(), string(key).size() + 1)),
+    expect(line.starts_with(key + string(" ")) && !play.head[key].empty(), key + string(" is missing"));
   std::set<string> names;
   for (size_t v = 0; v < number(play.head["nodes"]); ++v) {
     play.nodes.push_back(read_node(next(), v));
@@ -108,11 +131,10 @@ Play read_play(std::istream&& file) {
   expect(lines.peek() == EOF, "counts are not the last");
   return play;
 }
-/// What a node holds in the game. Its edges are `open` only where they are computed one by one.
 struct Place {
   std::uint64_t red = 0;
   bool blue = false, made = false, read = false;
-  std::set<size_t> open{};
+  std::set<size_t> open{};  // the parents of edges to compute, where they are computed one by one
   size_t waiting = 0;
 };
 std::vector<size_t> replay(const Play& play) {
@@ -120,8 +142,7 @@ std::vector<size_t> replay(const Play& play) {
   const auto rules = match(play.head.at("rules"), kRules);
   const bool partial = rules[1] == "partial", once = partial || !rules[2].empty();
   const size_t processors = rules[4].empty() ? 1 : number(rules[5]), M = number(play.head.at("M"));
-  expect((rules[4].empty() || processors > 1) && processors <= 64 && !(partial && rules[2] + rules[4] != ""),
-         "rules " + rules[0]);
+  expect((rules[4].empty() || processors > 1) && processors <= 64 && !(partial && rules[2] + rules[4] != ""), rules[0]);
   std::vector<Place> places(play.nodes.size());
   for (size_t v = 0; v < places.size(); ++v) {
     places[v].blue = places[v].made = play.nodes[v].op == "input";
@@ -133,7 +154,7 @@ std::vector<size_t> replay(const Play& play) {
   for (size_t k = 0; k < play.moves.size(); ++k) {
     const auto w = match(play.moves[k], kMove);
     const char kind = w[0][0];
-    const size_t v = number(w[2] + w[4]), from = number(w[5]), processor = number(w[6]);
+    const size_t v = number(w[2] + w[4]), from = number_if(w[5]), processor = number_if(w[6]);
     expect(v < places.size() && from < places.size() && processor < processors, "there is no such node: " + w[0]);
     const Node& node = play.nodes[v];
     Place &place = places[v], &parent = places[from];
@@ -142,20 +163,16 @@ std::vector<size_t> replay(const Play& play) {
     const auto legal = [&](bool holds, const string& why) {
       claim(holds, "move " + std::to_string(k + 1) + ", " + w[0] + " (" + node.name + "): " + why);
     };
-    if (kind == 'r') {
-      legal(place.blue, "it is not blue");
-      place.read = true;
-    } else if (kind == 'w' || kind == 'd') {
+    legal(kind != 'r' || place.blue, "it is not blue");
+    if (kind == 'w' || kind == 'd') {
       legal(is_red, "it is not red");
       legal(kind == 'w' || !partial || place.blue || (whole && place.waiting == 0), "its word would be lost");
-      place.blue |= kind == 'w';
     } else if (kind == 'u') {
       legal(place.open.erase(from) == 1, "there is no such edge, or it was computed");
       legal(parent.open.empty() && (parent.red & bit) != 0, "its parent is not whole and red");
       legal(!place.blue || is_red, "it is blue only");
-      --parent.waiting;
-      place.blue = false;
-    } else {
+      --parent.waiting, place.blue = false;
+    } else if (kind != 'r') {
       legal(node.op != "input" && !(once && place.made) && !(partial && !node.parents.empty()), "it cannot be");
       for (const size_t p : node.parents) legal((places[p].red & bit) != 0, "a parent is not red");
       legal(kind == 'c' || (rules[1] == "slide" && std::ranges::count(node.parents, from) > 0), "it cannot slide");
@@ -165,7 +182,7 @@ std::vector<size_t> replay(const Play& play) {
     if ((makes || kind == 'r') && (place.red & bit) == 0) place.red |= bit, ++red[processor];
     legal(red[processor] <= M, "more than M red pebbles");
     counts[0] += kind == 'r', counts[1] += kind == 'w', counts[2] += makes, place.made |= makes;
-    counts[3] = std::max(counts[3], red[processor]);
+    place.read |= kind == 'r', place.blue |= kind == 'w', counts[3] = std::max(counts[3], red[processor]);
   }
   for (size_t v = 0; v < places.size(); ++v) {
     const Place& p = places[v];
@@ -173,22 +190,6 @@ std::vector<size_t> replay(const Play& play) {
     claim(rules[3].empty() || play.nodes[v].op != "input" || p.read, play.nodes[v].name + " was never read");
   }
   return counts;
-}
-double value_of(const Node& node, const std::vector<double>& x) {
-  claim(node.op != "unknown", node.name + " has no operation, so that outputs have no values");
-  std::vector<double> stack;
-  for (const string& t : node.formula) {
-    const bool one = t == "exp" || t == "log" || t == "tanh", two = t == "max" || (t.size() == 1 && t[0] < '0');
-    if (!one && !two) stack.push_back(t == "k" ? node.k : t[0] == 'x' ? x.at(number(t.substr(1))) : std::stod(t));
-    claim(stack.size() >= (two ? 2U : 1U), node.name + ": its formula lacks a value before " + t);
-    const double b = stack.back();
-    if (two) stack.pop_back();
-    double& a = stack.back();
-    if (one) a = t == "exp" ? std::exp(b) : t == "log" ? std::log(b) : std::tanh(b);
-    if (two) a = t == "+" ? a + b : t == "-" ? a - b : t == "*" ? a * b : t == "/" ? a / b : std::max(a, b);
-  }
-  claim(stack.size() == 1, node.name + ": its formula does not leave one value");
-  return stack[0];
 }
 Matrix product(const Matrix& a, const Matrix& b, double k = 1) {
   Matrix c(a.size(), std::vector<double>(b[0].size()));
@@ -198,9 +199,9 @@ Matrix product(const Matrix& a, const Matrix& b, double k = 1) {
   return c;
 }
 Matrix turned(const Matrix& m) {
-  Matrix result(m[0].size(), std::vector<double>(m.size()));
-  for (size_t i = 0; i < m.size(); ++i)
-    for (size_t t = 0; t < m[i].size(); ++t) result[t][i] = m[i][t];
+  Matrix result(m[0].size());
+  for (const auto& row : m)
+    for (size_t t = 0; t < row.size(); ++t) result[t].push_back(row[t]);
   return result;
 }
 string at(string name, size_t i) { return name + "[" + std::to_string(i) + "]"; }
@@ -211,12 +212,12 @@ void put(Words& to, const string& name, const Matrix& m) {
 }
 /// Fills in the words that inputs may hold and those of the outputs: attention and its gradients by definition.
 void define(const string& problem, const string& seed, size_t nodes, Words& in, Words& out) {
-  static const std::regex kProblem(
-      "(forward|backward|gradient) nq=(\\d+) nk=(\\d+) d=(\\d+) dv=(\\d+) mask=(full|causal|[01/]+)");
-  const auto w = match(problem, kProblem);
+  static const std::regex kProblem("(forward|backward|gradient) nq=(\\d+) nk=(\\d+) d=(\\d+) dv=(\\d+) mask=");
+  const size_t cut = problem.find("mask=") + 5;
+  const auto w = match(problem.substr(0, cut), kProblem);
   const size_t nq = number(w[2]), nk = number(w[3]), d = number(w[4]), dv = number(w[5]);
+  string mask = problem.substr(cut), shown;
   expect(std::min({nq, nk, d, dv}) > 0 && std::max({nq, nk, d, dv}) <= nodes, problem + " is not of its graph");
-  expect(w[6] == "full" || w[6] == "causal" || w[6].size() + 1 == nq * (nk + 1), problem + " has no such mask");
   const auto given = [&](const string& name, size_t rows, size_t columns) {
     Matrix m(rows, std::vector<double>(columns));
     for (size_t i = 0; i < rows; ++i)
@@ -233,18 +234,18 @@ void define(const string& problem, const string& seed, size_t nodes, Words& in, 
   for (size_t i = 0; i < nq; ++i) {
     double sum = 0;
     for (size_t j = 0; j < nk; ++j) {
-      const bool sees = w[6] == "full" || (w[6] == "causal" ? j + nq <= i + nk : w[6][i * (nk + 1) + j] == '1');
+      const bool sees = mask == "full" || (mask == "causal" ? j + nq <= i + nk : mask.at(i * (nk + 1) + j) == '1');
+      shown += sees ? "1" : "0";
       sum += P[i][j] = sees ? std::exp(P[i][j]) : 0;
     }
     for (double& p : P[i]) p /= sum > 0 ? sum : 1;
-    out[at("l", i)] = sum;
-    out[at("lse", i)] = std::log(sum);
+    out[at("l", i)] = sum, out[at("lse", i)] = std::log(sum), shown += "/";
   }
+  expect(mask == "full" || mask == "causal" || shown == mask + "/", problem + " has no such mask");
   const Matrix O = product(P, V);
   put(out, "O", O);
   if (w[1] == "forward") return;
-  in.merge(out);
-  out.clear();
+  in.merge(out), out.clear();
   const Matrix dO = given("dO", nq, dv);
   Matrix dS = product(dO, turned(V));
   for (size_t i = 0; i < nq; ++i) {
@@ -290,8 +291,7 @@ int main(int count, char** arguments) try {
   for (size_t k = 0; k < sets; ++k)
     difference = std::max(difference, compare(play, (count == 3 ? arguments[2] : "0") + string(k, '+')));
   std::printf("reads=%zu writes=%zu computed=%zu peak=%zu ", counts[0], counts[1], counts[2], counts[3]);
-  std::printf("io=%zu; %s: outputs differ by %.1e\n", counts[0] + counts[1], problem.c_str(), difference);
-  return 0;
+  return std::printf("io=%zu; %s: outputs differ by %.1e\n", counts[0] + counts[1], problem.c_str(), difference) < 0;
 } catch (const Refused& error) {
   return std::fprintf(stderr, "refused: %s\n", error.what()), 1;
 } catch (const std::exception& error) {

@@ -12,10 +12,11 @@ from collections import Counter
 
 NUMBER = "(0|[1-9][0-9]{0,18})"
 whole = lambda text: demand(re.fullmatch(NUMBER, text), f"{text[:40]} is no number", ValueError) or int(text)
+real = lambda text: demand(repr(float(text)).removesuffix(".0") == text != "nan", text, ValueError) or float(text)
 log = lambda x: math.log(x) if x else -math.inf
 
 # The fewest and the most parents, and the value from the constant k and those of the parents.
-OPS = {"input": (0, 0, None), "unknown": (1, math.inf, None), "formula": (0, math.inf, None),
+OPS = {"input": (0, 0, None), "unknown": (1, math.inf, None), "formula": (1, math.inf, None),
        "constant": (0, 0, lambda k, x: k), "sum": (1, math.inf, lambda k, x: sum(x)),
        "difference": (2, 2, lambda k, x: x[0] - x[1]), "product": (1, math.inf, lambda k, x: k * math.prod(x)),
        "quotient": (2, 2, lambda k, x: x[0] / x[1]), "multiply_add": (3, 3, lambda k, x: x[0] + k * x[1] * x[2]),
@@ -34,30 +35,28 @@ class Node:
     def __init__(self, number, line):
         fields = line.split(" ", 5)
         name, self.op, k, out, parents = fields[:5]
-        demand(out in ("out", ".") and (len(fields) == 6) == (self.op == "formula"), line, ValueError)
-        self.label, self.k, self.out = name if name != "-" else f"node {number}", float(k), out == "out"
-        plain = k == "1" or self.op in ("constant", "product", "multiply_add", "exp")
-        demand(plain and min(name) > " " and repr(self.k).removesuffix(".0") == k != "nan", line, ValueError)
+        self.label, self.k, self.out = name if name != "-" else f"node {number}", real(k), out == "out"
         self.parents = [] if parents == "-" else [whole(p) for p in parents.split(",")]
-        (least, most, self.function), self.formula = OPS[self.op], fields[-1].split(" ")
-        demand(all(0 <= p < number for p in self.parents) and least <= len(self.parents) <= most, line, ValueError)
+        (least, most, self.function), self.formula, height = OPS[self.op], [], 0
+        ok = [least <= len(self.parents) <= most, k == "1" or self.op in ("constant", "product", "multiply_add", "exp")]
+        for token in fields[5].split(" ") if len(fields) > 5 else []:
+            taken, made = TOKENS.get(token) or (0, whole(token[1:]) if token[:1] == "x" else real(token))
+            ok.append(taken <= height and not (type(made) is int and made >= len(self.parents)))
+            self.formula, height = [*self.formula, (taken, made)], height - taken + 1
+        ok += [max(self.parents, default=-1) < number, height == (self.op == "formula") == len(fields) - 5]
+        demand(all(ok) and min(name) > " " and out in ("out", "."), line, ValueError)
 
     def value(self, x):
-        if self.function:
-            return self.function(self.k, x)
-        demand(self.op == "formula", f"{self.label} has no operation, so that outputs have no values")
-        stack = []
-        for token in self.formula:
-            taken, function = TOKENS.get(token, (0, None))
+        stack = [self.function(self.k, x)] if self.function else []
+        for taken, made in self.formula:
             of = [stack.pop() for _ in range(taken)][::-1]
-            stack.append(function(*of) if taken else x[int(token[1:])] if token[0] == "x" else float(token))
-        demand(len(stack) == 1, f"{self.label}: its formula leaves {len(stack)} values")
-        return stack[0]
+            stack.append(made(*of) if taken else x[made] if type(made) is int else made)
+        return demand(stack, f"{self.label} has no operation, so that outputs have no values") or stack[0]
 
 
 def read(text):
     body, _, digest = text.rpartition("crc32 ")
-    demand(f"{zlib.crc32(body.encode()):08x}\n" == digest, "the digest is wrong", ValueError)
+    demand(f"{zlib.crc32(body.encode()):08x}\n" == digest and "\r" not in text, "the digest is wrong", ValueError)
     lines = iter(body.split("\n"))
     demand(next(lines) == "redblue pebbling certificate 1", "it is no certificate of version 1", ValueError)
     head = {}
@@ -67,7 +66,7 @@ def read(text):
     nodes = [Node(v, next(lines)) for v in range(whole(head["nodes"]))]
     demand(len({n.label for n in nodes}) == len(nodes), "two nodes have one name", ValueError)
     announced, *rows, counts, end = lines
-    moves = " ".join(rows).split(" ")
+    moves = " ".join(rows).split(" ") if rows else []
     counts = re.fullmatch(f"counts reads={NUMBER} writes={NUMBER} computed={NUMBER} peak={NUMBER}", counts)
     laid_out = [f"moves {len(moves)}"] + [" ".join(moves[k : k + 20]) for k in range(0, len(moves), 20)]
     demand([announced, *rows] == laid_out and counts and not end, "moves are not as announced", ValueError)
@@ -130,9 +129,10 @@ named = lambda name, matrix: {f"{name}[{i},{t}]": x for i, row in enumerate(matr
 
 
 def definition(problem, matrix):
-    pattern = r"(forward|backward|gradient) nq=(\d+) nk=(\d+) d=(\d+) dv=(\d+) mask=(full|causal|[01/]+)"
+    pattern = "(forward|backward|gradient) nq=N nk=N d=N dv=N mask=(full|causal|[01/]+)".replace("N", "([1-9][0-9]*)")
     demand(found := re.fullmatch(pattern, problem), f"problem {problem}", ValueError)
     kind, (nq, nk, d, dv), rows = found[1], map(int, found.groups()[1:5]), found[6].split("/")
+    demand(found[6] in ("full", "causal") or [len(r) for r in rows] == [nk] * nq, f"{problem}: its mask", ValueError)
     A1, scale = (matrix("A1", nq, d), 1.0) if kind == "gradient" else (None, d**-0.5)
     Q = product(A1, matrix("X", d, d)) if A1 else matrix("Q", nq, d)
     K = matrix("A2" if A1 else "K", nk, d)

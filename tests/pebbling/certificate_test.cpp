@@ -195,6 +195,22 @@ TEST(Certificate, says_what_is_wrong) {
                         other_digest.substr(text.size() - 9, 8), text.substr(text.size() - 9, 8)));
 }
 
+TEST(Certificate, has_formulas_as_redblue_writes_them) {
+  Graph g;
+  const std::vector<Node> parents{g.add_input("a")};
+  g.mark_output(g.add_formula(parents, "x0 1 +", "b"));
+  Certificate c{"by hand", "two nodes", "none", pebbling::parse_rules("place"), 2, g, {}, {}};
+  c.moves = {{Move::Kind::read, 0}, {Move::Kind::compute, 1}, {Move::Kind::write, 1}};
+  c.cost = {1, 1, 1, 2};
+  const std::string text = to_text(c);
+  verify(parse_certificate(text));
+  for (const char* const spelled : {"x00 1 +", "x0 1.0 +", "x0 01 +", "x0 1e0 +", "x0 1 + ", "x0 1  +"}) {
+    std::string changed = text;
+    changed.replace(changed.find("x0 1 +"), 6, spelled);
+    EXPECT_NE(refusal_of([&] { parse_certificate(signed_again(changed)); }), "accepted") << spelled;
+  }
+}
+
 TEST(Certificate, holds_no_names_with_blanks) {
   for (const char* const name : {"a b", "-", "a\n"}) {
     Graph g;

@@ -1,5 +1,6 @@
 #include "redblue/pebbling/graphs/graph.hpp"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
@@ -44,6 +45,16 @@ TEST(Graph, refuses_what_is_no_graph) {
   EXPECT_EQ(refusal_of([&] { g.mark_output(2); }), "node 2 cannot be an output of a graph of 2 nodes");
   EXPECT_EQ(g.size(), 2U);
   EXPECT_EQ(g.edges(), 0U);
+}
+
+TEST(Graph, formulas_are_kept_as_redblue_writes_them_and_asked_for_their_parents) {
+  Graph g;
+  const Node a = g.add_input("a");
+  const std::vector<Node> one{a}, two{a, a};
+  EXPECT_EQ(g.formula(g.add_formula(two, "x00 2.50 * x1 +")), "x0 2.5 * x1 +");
+  EXPECT_EQ(g.formula(g.add_formula(two, "x0 2.5 * x1 +")), "x0 2.5 * x1 +");
+  EXPECT_THAT(refusal_of([&] { g.add_formula(one, "x0 2.5 * x1 +"); }), testing::HasSubstr("token 4, x1, is wrong"));
+  EXPECT_EQ(g.size(), 3U);
 }
 
 TEST(Graph, operations_have_values) {

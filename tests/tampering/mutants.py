@@ -188,5 +188,19 @@ def noise_and_signed(text, rng):
     return body + f"crc32 {zlib.crc32(body.encode()):08x}\n"
 
 
+def spelling(text, rng):
+    """A number in other letters, or a place too many in a mask: mostly of the same value, and never as redblue writes it."""
+    lines = text[: text.rindex("crc32 ")].split("\n")[:-1]
+    telling = [k for k, line in enumerate(lines) if " formula " in line or "mask=" in line]
+    at = rng.choice(telling or [k for k, line in enumerate(lines) if re.search("[0-9]", line)])
+    numbers = list(re.finditer("[0-9]+", lines[at]))
+    begin, end = rng.choice(numbers).span()
+    digits = lines[at][begin:end]
+    arabic = digits.translate({48 + k: 0x660 + k for k in range(10)})
+    other = rng.choice(["0" + digits, "+" + digits, "-" + digits, arabic, digits + ".0", digits + "_0", "", digits + "\r"])
+    lines[at] = lines[at][:begin] + other + lines[at][end:] + rng.choice(["", "", " "])
+    return signed("\n".join([*lines, "crc32 "]))
+
+
 MUTATORS = [field_of_head, field_of_node, line_of_node, field_of_move, list_of_moves, count, exchange_of_counts, digest, cut,
-            cut_and_signed, noise, noise_and_signed]
+            cut_and_signed, noise, noise_and_signed, spelling]

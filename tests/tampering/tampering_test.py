@@ -66,9 +66,25 @@ class Verdicts:
         return int(code), {"0": False, "1": True, "?": None}[so]
 
 
+NO_MOVES = """redblue pebbling certificate 1
+schedule nothing to do
+graph an input that is an output
+problem none
+rules place
+M 1
+nodes 1
+a input 1 out -
+moves 0
+counts reads=0 writes=0 computed=0 peak=0
+crc32 """
+
+
 def judge(verdicts, number, rng):
     """Counts of mutants by mutator that are tampering, and that are true; those that a replayer takes for the other."""
     originals = list(certificates())
+    for text in (NO_MOVES, NO_MOVES.replace("nothing to do", 500_000 * "x")):
+        verdicts.another_original()
+        assert verdict_of_script(mutants.signed(text)) == 0 and verdicts.ask(mutants.signed(text)) == (0, True)
     tampered, true, wrong = Counter(), Counter(), []
     for k, (name, text) in enumerate(originals):
         verdicts.another_original()

@@ -62,28 +62,49 @@ bool apply_token(std::string_view token, std::span<const double> parents, std::v
   return true;
 }
 
+/// Calls f with each token.
+template <class F>
+void for_tokens(std::string_view formula, const F& f) {
+  for (std::string_view rest = formula;;) {
+    const std::size_t blank = rest.find(' ');
+    f(rest.substr(0, blank));
+    if (blank == std::string_view::npos) return;
+    rest.remove_prefix(blank + 1);
+  }
+}
+
 }  // namespace
 
 double evaluate_formula(std::string_view formula, std::span<const double> parents) {
   std::vector<double> stack;
   std::size_t number = 0;
-  for (std::string_view rest = formula;; ++number) {
-    const std::size_t blank = rest.find(' ');
-    const std::string_view token = rest.substr(0, blank);
+  for_tokens(formula, [&](std::string_view token) {
+    ++number;
     if (!apply_token(token, parents, stack))
-      throw Error(fmt::format("token {}, {}, is wrong in a formula of {} parents: {}", number + 1,
-                              file::printable(token), parents.size(), file::printable(formula)));
-    if (blank == std::string_view::npos) break;
-    rest.remove_prefix(blank + 1);
-  }
+      throw Error(fmt::format("token {}, {}, is wrong in a formula of {} parents: {}", number, file::printable(token),
+                              parents.size(), file::printable(formula)));
+  });
   if (stack.size() != 1)
     throw Error(fmt::format("a formula leaves {} values, not 1: {}", stack.size(), file::printable(formula)));
   return stack[0];
 }
 
-void check_formula(std::string_view formula, std::size_t parents) {
+Formula read_formula(std::string_view formula, std::size_t parents) {
   const std::vector<double> ones(parents, 1);
   evaluate_formula(formula, ones);
+  Formula result;
+  for_tokens(formula, [&](std::string_view token) {
+    if (!result.text.empty()) result.text += ' ';
+    if (const auto parent = token.starts_with('x') ? whole_token<std::size_t>(token.substr(1)) : std::nullopt) {
+      result.text += fmt::format("x{}", *parent);
+      result.parents = std::max(result.parents, *parent + 1);
+    } else if (const auto number = whole_token<double>(token)) {
+      result.text += fmt::format("{}", *number);
+    } else {
+      result.text += token;
+    }
+  });
+  return result;
 }
 
 }  // namespace redblue::pebbling

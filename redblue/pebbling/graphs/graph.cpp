@@ -131,11 +131,15 @@ Node Graph::add(Op op, std::span<const Node> parents, std::string name, double k
 }
 
 Node Graph::add_formula(std::span<const Node> parents, const std::string& formula, std::string name) {
-  if (!known_formulas_.contains(formula)) check_formula(formula, parents.size());
+  auto known = known_formulas_.find(formula);
+  if (known == known_formulas_.end() || known->second.parents > parents.size()) {
+    Formula read = read_formula(formula, parents.size());
+    const auto next = static_cast<std::uint32_t>(formulas_.size());
+    known = known_formulas_.try_emplace(std::move(read.text), KnownFormula{next, read.parents}).first;
+    if (known->second.place == next) formulas_.push_back(known->first);
+  }
   const Node v = add(Op::formula, parents, std::move(name));
-  const auto [known, is_new] = known_formulas_.try_emplace(formula, static_cast<std::uint32_t>(formulas_.size()));
-  if (is_new) formulas_.push_back(formula);
-  formula_of_[v] = known->second;
+  formula_of_[v] = known->second.place;
   return v;
 }
 

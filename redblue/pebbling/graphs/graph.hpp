@@ -53,8 +53,8 @@ class Graph {
   Node add(Op op, std::initializer_list<Node> parents, std::string name = {}, double k = 1) {
     return add(op, std::span<const Node>(parents.begin(), parents.size()), std::move(name), k);
   }
-  /// A node that this formula of its parents gives (formula.hpp). Throws Error as add does, and if it is no formula of
-  /// these parents.
+  /// A node that this formula of its parents gives (formula.hpp), kept with its numbers in their shortest form. Throws
+  /// Error as add does, and if it is no formula of these parents.
   Node add_formula(std::span<const Node> parents, const std::string& formula, std::string name = {});
   void rename(Node v, std::string name) { names_[v] = std::move(name); }
   /// The value of this node is asked for: at the end it has a blue pebble.
@@ -84,8 +84,12 @@ class Graph {
   std::vector<double> constants_;
   std::vector<bool> outputs_;
   std::vector<std::string> names_;
+  struct KnownFormula {
+    std::uint32_t place;  ///< in formulas_
+    std::size_t parents;  ///< that it asks for
+  };
   std::vector<std::string> formulas_{std::string()};  ///< each once
-  std::map<std::string, std::uint32_t> known_formulas_;
+  std::map<std::string, KnownFormula> known_formulas_;
   std::vector<std::uint32_t> formula_of_;
   std::vector<std::size_t> first_parent_{0};
   std::vector<Node> parents_;
