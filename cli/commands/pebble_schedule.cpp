@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "redblue/files/atomic_file.hpp"
 #include "redblue/language/error.hpp"
 #include "redblue/pebbling/play/scheduled.hpp"
 #include "redblue/pebbling/search/solver.hpp"
@@ -46,8 +47,13 @@ void find_optimum(Played& one, const pebbling::Rules& rules, double seconds) {
   }
 }
 
-std::string bracket_of(const pebbling::Optimum& o) {
-  return o.proved() ? fmt::format("{}", o.lower) : fmt::format("{} to {}", o.lower, o.upper);
+/// How many words a play moves beside the least of its graph, or beside the bracket of it.
+std::string distance_of(std::size_t io, const pebbling::Optimum& o) {
+  const auto words = static_cast<double>(io);
+  const double least_times = words / static_cast<double>(o.upper);
+  if (o.proved()) return fmt::format("the least of its graph is {}, of which it is {:.2f} times", o.lower, least_times);
+  return fmt::format("the least of its graph is {} to {}, of which it is {:.2f} to {:.2f} times", o.lower, o.upper,
+                     least_times, words / static_cast<double>(o.lower));
 }
 
 Json json_of_play(const Played& one) {
@@ -77,9 +83,7 @@ void print_text(const Played& one) {
   const pebbling::Cost& cost = one.play->cost;
   fmt::print("{:<28} {} reads + {} writes = {} words, footprint {}, peak {}", plan::text_of(one.plan->row()),
              cost.reads, cost.writes, cost.io(), one.plan->footprint().str(), cost.peak);
-  if (one.optimum)
-    fmt::print("; the least of its graph is {}, of which it is {:.2f} times", bracket_of(*one.optimum),
-               static_cast<double>(cost.io()) / static_cast<double>(one.optimum->upper));
+  if (one.optimum) fmt::print("; {}", distance_of(cost.io(), *one.optimum));
   if (!one.no_optimum.empty()) fmt::print("; no optimum: {}", one.no_optimum);
   fmt::print("\n");
 }
@@ -114,6 +118,8 @@ int ScheduleOptions::play(const pebbling::Arguments& sizes, const pebbling::Rule
   if (json && moves_) throw Error("--moves prints lines of text; with --json write the play by --output");
   const Operation op = *operation_from_name(op_.value_or("forward"));
   const Problem problem = pebbling::problem_for(op, sizes);
+  std::optional<file::AtomicFile> file;  // now, and not after a long search
+  if (output_) file.emplace(*output_);
   std::vector<Played> list;
   for (const auto& s : plan::Registry::built_in().of(op)) {
     if (s->traits.method != MethodKind::exact || (!all && !s->is_called(*schedule_))) continue;
@@ -136,7 +142,10 @@ int ScheduleOptions::play(const pebbling::Arguments& sizes, const pebbling::Rule
     print(j);
   }
   if (moves_) print_moves(list[0].play->graph, list[0].play->moves);
-  if (output_) write_certificate(pebbling::certificate_of(*list[0].plan, std::move(*list[0].play)), *output_);
+  if (file) {
+    file->write(to_text(pebbling::certificate_of(*list[0].plan, std::move(*list[0].play))));
+    file->commit();
+  }
   return 0;
 }
 

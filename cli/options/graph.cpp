@@ -35,8 +35,17 @@ std::string read_text(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   std::string text;
   if (std::filesystem::is_directory(path)) file::throw_errno("read", path, EISDIR);
-  if (in) text.assign(std::istreambuf_iterator<char>(in), {});
   if (!in) file::throw_errno("read", path, errno);
+  constexpr std::size_t kPiece = 1 << 20;
+  for (std::size_t had = 0; in; had = text.size()) {
+    text.resize(had + kPiece);
+    in.read(text.data() + had, kPiece);
+    text.resize(had + static_cast<std::size_t>(in.gcount()));
+    // A device may have no end; what it gives is no text.
+    if (const std::size_t at = text.find('\0', had); at != text.npos)
+      throw IoError(fmt::format("cannot read '{}': it is no text, for byte {} is zero", path, at + 1), path);
+  }
+  if (in.bad()) file::throw_errno("read", path, errno);
   return text;
 }
 

@@ -21,18 +21,6 @@ void require_one_line(std::string_view field, const std::string& text) {
     throw Error(fmt::format("a certificate's {} is one line of text, not '{}'", field, file::printable(text)));
 }
 
-void require_names(const Graph& g) {
-  std::unordered_set<std::string_view> names;
-  for (Node v = 0; v < g.size(); ++v) {
-    const std::string& name = g.name(v);
-    if (name.empty()) continue;
-    const bool blank = std::ranges::any_of(name, [](char c) { return static_cast<unsigned char>(c) <= ' '; });
-    if (blank || name == "-")
-      throw Error(fmt::format("a certificate cannot hold the name '{}'", file::printable(name)));
-    if (!names.insert(name).second) throw Error(fmt::format("two nodes are called {}", file::printable(name)));
-  }
-}
-
 void append_node(std::string& text, const Graph& g, Node v) {
   if (std::isnan(g.constant(v))) throw Error(fmt::format("the constant of {} is not a number", label(g, v)));
   const auto parents = g.parents(v);
@@ -61,11 +49,23 @@ std::string text_of_move(const Move& m) {
 
 }  // namespace
 
+void check_names(const Graph& g) {
+  std::unordered_set<std::string_view> names;
+  for (Node v = 0; v < g.size(); ++v) {
+    const std::string& name = g.name(v);
+    if (name.empty()) continue;
+    const bool blank = std::ranges::any_of(name, [](char c) { return static_cast<unsigned char>(c) <= ' '; });
+    if (blank || name == "-")
+      throw Error(fmt::format("a certificate cannot hold the name '{}'", file::printable(name)));
+    if (!names.insert(name).second) throw Error(fmt::format("two nodes are called {}", file::printable(name)));
+  }
+}
+
 std::string to_text(const Certificate& c) {
   require_one_line("schedule", c.schedule);
   require_one_line("graph", c.graph_text);
   require_one_line("problem", c.problem);
-  require_names(c.graph);
+  check_names(c.graph);
   std::string text = fmt::format("redblue pebbling certificate 1\nschedule {}\ngraph {}\nproblem {}\nrules {}\nM {}\n",
                                  c.schedule, c.graph_text, c.problem, to_text(c.rules), c.M);
   text += fmt::format("nodes {}\n", c.graph.size());

@@ -27,6 +27,9 @@ struct Certificate {
 /// of more than one line.
 std::string to_text(const Certificate& c);
 
+/// Throws Error for names that a certificate cannot hold.
+void check_names(const Graph& g);
+
 /// Throws Error, with the line, for a text that to_text() did not write, or whose digest is not that of its lines. What
 /// it says may be wrong all the same: ask verify().
 Certificate parse_certificate(std::string_view text);

@@ -43,6 +43,21 @@ TEST(Cli, PebblePrintsMoves) {
   EXPECT_THAT(f.out, HasSubstr("write O[1,0]"));
 }
 
+TEST(Cli, PebbleSaysHowFarAPlayIsFromABracket) {
+  const Workplace w;
+  const Finished f = w.run({"pebble", "--schedule", "flash", "--nq", "3", "--nk", "3", "--d", "1", "--M", "6",
+                            "--optimum", "--seconds", "0.001"});
+  EXPECT_THAT(f.out, testing::ContainsRegex("is 1[0-9] to 2[0-9], of which it is 1\\.[0-9]+ to 1\\.[0-9]+ times"));
+}
+
+TEST(Cli, PebbleSaysBeforeItPlaysThatItCannotWrite) {
+  const Workplace w;
+  const Finished f = w.run(flash({"--optimum", "--output", "/dev/full"}));
+  EXPECT_EQ(f.exit_code, 2);
+  EXPECT_EQ(f.out, "");
+  EXPECT_THAT(f.err, HasSubstr("it is not a regular file"));
+}
+
 TEST(Cli, PebbleRefusesPlaysInOneSentence) {
   const Workplace w;
   const auto says = [&](const Args& args) {
