@@ -18,6 +18,7 @@
 #include "redblue/pebbling/referee.hpp"
 #include "report/json.hpp"
 #include "report/moves.hpp"
+#include "report/partition.hpp"
 #include "report/standard_output.hpp"
 
 namespace redblue::cli {
@@ -33,6 +34,7 @@ struct PebbleOptions {
   std::optional<std::string> check;
   std::optional<std::string> osp;
   std::optional<std::string> to_osp;
+  std::optional<std::string> partition;
   bool json = false;
 };
 
@@ -168,6 +170,32 @@ int play_osp(const PebbleOptions& options) {
   return 0;
 }
 
+/// Checks a partition that a file states. Returns the exit code.
+int check_given_partition(const PebbleOptions& options) {
+  if (!options.M || *options.M < 1) throw Error("--partition checks a 2M-partition: give --M, of at least 1");
+  const pebbling::NamedGraph named = options.graph.graph();
+  const auto M = static_cast<std::size_t>(*options.M);
+  const pebbling::Partition partition = of_file(
+      *options.partition, [&](const std::string& text) { return pebbling::parse_partition(named.graph, text); });
+  std::optional<PartitionReport> report;
+  try {
+    report = report_of(named.graph, M, partition);
+  } catch (const Error& e) {
+    note(fmt::format("{}: {}", *options.partition, e.what()));
+    return 1;
+  }
+  write_graph(named.graph, options);
+  if (options.json) {
+    Json j{{"schema", "redblue.pebble_partition/1"}, {"graph", named.text}, {"M", Int128(M)}};
+    j["partition"] = to_json(*report, named.graph, M);
+    print(j);
+    return 0;
+  }
+  fmt::print("{}: a 2M-partition of {} parts for M = {}\n", named.text, report->partition.parts.size(), M);
+  print(*report, named.graph, M);
+  return 0;
+}
+
 }  // namespace
 
 void add_pebble(Program& program) {
@@ -189,8 +217,14 @@ void add_pebble(Program& program) {
       .type_name("FILE");
   command.option("--to-osp", options->to_osp, "writes the play of --check or --osp as OneStopParallel does")
       .type_name("FILE");
+  command
+      .option("--partition", options->partition,
+              "checks this partition of the graph, a line of nodes for each part; with --M; - is standard input")
+      .type_name("FILE");
   command.flag("--json", options->json, "JSON");
   command.does([options] {
+    if (options->partition && (options->check || options->osp || options->schedule.given()))
+      throw Error("--partition checks a partition of a graph: give it no play");
     if (options->check) {
       options->schedule.require_none(false);
       if (options->graph.given() || options->schedule.given() || options->M || options->osp)
@@ -207,6 +241,7 @@ void add_pebble(Program& program) {
     }
     options->schedule.require_none();
     if (options->to_osp) throw Error("--to-osp writes a play: give --check or --osp");
+    if (options->partition) return check_given_partition(*options);
     const pebbling::NamedGraph graph = options->graph.graph();
     if (options->M) check_memory(graph.graph, options->rules.rules(), static_cast<std::size_t>(*options->M));
     write_graph(graph.graph, *options);

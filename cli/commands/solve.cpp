@@ -1,5 +1,4 @@
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <chrono>
 #include <memory>
@@ -10,6 +9,7 @@
 #include "commands/commands.hpp"
 #include "options/graph.hpp"
 #include "options/options.hpp"
+#include "redblue/files/atomic_file.hpp"
 #include "redblue/language/error.hpp"
 #include "redblue/pebbling/certificate.hpp"
 #include "redblue/pebbling/referee.hpp"
@@ -17,6 +17,7 @@
 #include "redblue/pebbling/search/solver.hpp"
 #include "report/json.hpp"
 #include "report/moves.hpp"
+#include "report/partition.hpp"
 #include "report/progress.hpp"
 #include "report/standard_output.hpp"
 
@@ -71,56 +72,6 @@ Certificate certificate_of(const pebbling::NamedGraph& named, const pebbling::Ru
   return c;
 }
 
-/// The 2M-partition of the play, checked; with the least number of parts where that can be found.
-struct PartitionReport {
-  pebbling::Partition partition;
-  std::vector<pebbling::PartBounds> bounds;
-  std::optional<std::size_t> least_parts;
-  std::string why_not;  ///< if least_parts is missing
-};
-PartitionReport partition_of(const pebbling::NamedGraph& named, const pebbling::Rules& rules, std::size_t M,
-                             const Optimum& optimum) {
-  PartitionReport report;
-  report.partition = pebbling::partition_of(named.graph, rules, M, optimum.moves);
-  report.bounds = check_partition(named.graph, report.partition, 2 * M);
-  try {
-    report.least_parts = pebbling::least_parts(named.graph, 2 * M);
-  } catch (const Unsupported& e) {
-    report.why_not = e.what();
-  }
-  return report;
-}
-
-Json json_of(const PartitionReport& report, const pebbling::Graph& g, std::size_t M) {
-  Json parts = Json::array();
-  for (std::size_t k = 0; k < report.bounds.size(); ++k) {
-    Json nodes = Json::array();
-    for (const pebbling::Node v : report.partition.parts[k]) nodes.push_back(label(g, v));
-    parts.push_back({{"nodes", nodes},
-                     {"minimum", Int128(report.bounds[k].minimum)},
-                     {"dominator", Int128(report.bounds[k].dominator)}});
-  }
-  Json j{{"S", Int128(2 * M)}, {"parts", parts}};
-  j["least_parts"] = report.least_parts ? Json(Int128(*report.least_parts)) : Json();
-  if (!report.why_not.empty()) j["why_not"] = report.why_not;
-  if (report.least_parts) j["bound"] = Int128(M * (*report.least_parts - 1));
-  return j;
-}
-
-void print_partition(const PartitionReport& report, const pebbling::Graph& g, std::size_t M) {
-  for (std::size_t k = 0; k < report.bounds.size(); ++k) {
-    std::vector<std::string> nodes;
-    for (const pebbling::Node v : report.partition.parts[k]) nodes.push_back(label(g, v));
-    fmt::print("  part {}: minimum set {}, dominator {} (2M = {}): {}\n", k + 1, report.bounds[k].minimum,
-               report.bounds[k].dominator, 2 * M, fmt::join(nodes, " "));
-  }
-  if (report.least_parts)
-    fmt::print("  P(2M) = {}, so every play moves at least M (P(2M) - 1) = {} words\n", *report.least_parts,
-               M * (*report.least_parts - 1));
-  else
-    fmt::print("  P(2M) is not known: {}\n", report.why_not);
-}
-
 }  // namespace
 
 void add_solve(Program& program) {
@@ -159,6 +110,13 @@ void add_solve(Program& program) {
     const bool search = obstacle.empty() || rules.compute == pebbling::Rules::Compute::partial;
     if (!search && !options->M)
       throw Unsupported(obstacle + "; with --M a larger graph gets a bracket without a search");
+    // What would fail in the end fails before a long search.
+    if (options->partition) pebbling::partition_of(named.graph, rules, 1, {});
+    std::optional<file::AtomicFile> output;
+    if (options->output) {
+      pebbling::check_names(named.graph);
+      output.emplace(*options->output);
+    }
     Json results = Json::array();
     std::size_t M = options->M ? static_cast<std::size_t>(*options->M) : least_memory(named.graph, rules);
     for (bool more = true; more; ++M) {
@@ -166,9 +124,13 @@ void add_solve(Program& program) {
       limits.progress = [&](std::size_t lower, std::size_t upper) { brackets.tell(lower, upper); };
       const Optimum optimum = search ? solve(named.graph, rules, M, limits) : bracket(named.graph, rules, M);
       const Certificate c = certificate_of(named, rules, M, optimum);
-      if (options->output) write_certificate(c, *options->output);
+      if (output) {
+        output->write(to_text(c));
+        output->commit();
+      }
       std::optional<PartitionReport> partition;
-      if (options->partition) partition = partition_of(named, rules, M, optimum);
+      if (options->partition)
+        partition = report_of(named.graph, M, pebbling::partition_of(named.graph, rules, M, optimum.moves));
       more = !options->M && optimum.upper > unavoidable;
       if (options->json) {
         results.push_back({{"M", Int128(M)},
@@ -182,7 +144,7 @@ void add_solve(Program& program) {
                            {"positions", Int128(optimum.positions)},
                            {"seconds", optimum.seconds}});
         if (!search) results.back()["no_search"] = obstacle;
-        if (partition) results.back()["partition"] = json_of(*partition, named.graph, M);
+        if (partition) results.back()["partition"] = to_json(*partition, named.graph, M);
         continue;
       }
       if (results.empty())
@@ -194,7 +156,7 @@ void add_solve(Program& program) {
       fmt::print("M = {}: {}; {} reads and {} writes; {} positions, {:.2f} s\n", M, words, c.cost.reads, c.cost.writes,
                  optimum.positions, optimum.seconds);
       if (!search) fmt::print("  no search: {}\n", obstacle);
-      if (partition) print_partition(*partition, named.graph, M);
+      if (partition) print(*partition, named.graph, M);
       if (options->moves) print_moves(named.graph, optimum.moves);
     }
     if (options->json)

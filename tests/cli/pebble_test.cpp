@@ -31,6 +31,22 @@ TEST(Cli, PebblePlaysSchedulesOfOneStopParallel) {
   EXPECT_THAT(moves.out, HasSubstr(", processor 1\n"));
 }
 
+TEST(Cli, PebbleChecksAGivenPartition) {
+  const Workplace w;
+  const Args tree{"pebble", "--graph", "tree", "--k", "2", "--depth", "2"};
+  std::ofstream(w / "good.txt") << "# the root first\nv[0,0]\nv[1,0] v[1,1]\n";
+  const Finished f = w.run(tree + Args{"--M", "2", "--partition", "good.txt", "--json"});
+  ASSERT_EQ(f.exit_code, 0) << f.err;
+  EXPECT_EQ(f.json()["partition"]["parts"][1]["dominator"], 2);
+  EXPECT_EQ(f.json()["partition"]["least_parts"], 1);
+  EXPECT_THAT(w.run(tree + Args{"--M", "2", "--partition", "good.txt"}).out, HasSubstr("a 2M-partition of 2 parts"));
+  std::ofstream(w / "bad.txt") << "v[0,0] v[1,0]\n";
+  const Finished bad = w.run(tree + Args{"--M", "2", "--partition", "bad.txt"});
+  EXPECT_EQ(bad.exit_code, 1);
+  EXPECT_EQ(bad.err, "redblue: bad.txt: v[1,1] is in no part\n");
+  EXPECT_EQ(w.run(tree + Args{"--partition", "bad.txt"}).exit_code, 2);
+}
+
 TEST(Cli, PebbleRefusesInOneSentence) {
   const Workplace w;
   const auto says = [&](const Args& more) {
@@ -45,6 +61,7 @@ TEST(Cli, PebbleRefusesInOneSentence) {
   EXPECT_THAT(says({"--graph", "tree", "--k", "3", "--depth", "2", "--nq", "1"}), HasSubstr("no parameter nq"));
   EXPECT_THAT(says({"--hdag", "none"}), HasSubstr("none"));
   EXPECT_THAT(says({"--hdag", "."}), HasSubstr("cannot read '.'"));
+  EXPECT_THAT(says({"--hdag", "/dev/zero"}), HasSubstr("it is no text, for byte 1 is zero"));
   EXPECT_THAT(says({"--graph", "tree", "--k", "2", "--depth", "1", "--to-osp", "x"}),
               HasSubstr("give --check or --osp"));
   std::ofstream(w / "cut.osp") << "%% PebblingSchedule for 1 processors and 1 supersteps.\nSend dow";

@@ -47,6 +47,27 @@ TEST(Cli, SolveGivesABracketForALargeGraph) {
   EXPECT_THAT(result["no_search"].get<std::string>(), HasSubstr("at most 64"));
 }
 
+TEST(Cli, SolveBoundsNothingByNothing) {
+  const Workplace w;
+  std::ofstream(w / "empty.dot") << "digraph {}";
+  const Finished f = w.run({"solve", "--dot", "empty.dot", "--M", "3", "--partition", "--json"});
+  ASSERT_EQ(f.exit_code, 0) << f.err;
+  EXPECT_EQ(f.json()["results"][0]["partition"]["bound"], 0);
+  EXPECT_THAT(w.run({"solve", "--dot", "empty.dot", "--M", "3", "--partition"}).out, HasSubstr("= 0 words"));
+}
+
+TEST(Cli, SolveSaysBeforeItSearchesThatItCannotWrite) {
+  const Workplace w;
+  const Args hard{"solve", "--graph", "attention", "--nq", "3",         "--nk", "3",
+                  "--d",   "1",       "--M",       "6",    "--seconds", "600"};
+  EXPECT_THAT(w.run(hard + Args{"--output", "none/c.txt"}).err, HasSubstr("cannot create a file in 'none'"));
+  EXPECT_THAT(w.run(hard + Args{"--output", "/dev/full"}).err, HasSubstr("it is not a regular file"));
+  EXPECT_THAT(w.run(hard + Args{"--partition", "--processors", "2"}).err, HasSubstr("by one processor"));
+  std::ofstream(w / "blank.dot") << "digraph {a [label=\"a b\"]; a -> c}";
+  EXPECT_THAT(w.run({"solve", "--dot", "blank.dot", "--M", "2", "--output", "c.txt"}).err,
+              HasSubstr("a certificate cannot hold the name 'a b'"));
+}
+
 TEST(Cli, SolveRefusesInOneSentence) {
   const Workplace w;
   const auto says = [&](const Args& more) {

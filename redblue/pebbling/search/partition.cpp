@@ -3,10 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <functional>
 #include <set>
+#include <unordered_map>
 #include <utility>
 
+#include "redblue/files/text.hpp"
 #include "redblue/language/error.hpp"
 #include "redblue/pebbling/search/board.hpp"
 
@@ -128,6 +131,51 @@ class LeastParts {
   std::size_t count_ = 0;
 };
 
+/// Parts that need each other, in a sentence.
+[[noreturn]] void throw_cycle_of_parts(const std::vector<std::vector<std::size_t>>& needs,
+                                       const std::vector<bool>& placed) {
+  const auto next = [&](std::size_t part) {
+    return *std::ranges::find_if(needs[part], [&](std::size_t other) { return !placed[other]; });
+  };
+  auto part = static_cast<std::size_t>(std::ranges::find(placed, false) - placed.begin());
+  for (std::size_t k = 0; k < placed.size(); ++k) part = next(part);  // now it is on a cycle
+  constexpr std::size_t kShown = 8;
+  std::string text = fmt::format("part {}", part + 1);
+  std::size_t length = 0;
+  std::size_t at = part;
+  do {
+    at = next(at);
+    if (++length <= kShown) text += fmt::format("{} needs part {}", length == 1 ? "" : ", which", at + 1);
+  } while (at != part);
+  throw Error(fmt::format("{} parts need each other: {}{}", length, text, length > kShown ? ", and so on" : ""));
+}
+
+/// Places part after part whose needs are placed.
+void require_no_cycle_of_parts(const Graph& g, std::span<const Node> nodes, std::span<const std::size_t> part_of,
+                               std::size_t parts) {
+  std::vector<std::vector<std::size_t>> needs(parts);
+  for (const Node v : nodes)
+    for (const Node p : g.parents(v))
+      if (!g.is_input(p) && part_of[p] != part_of[v]) needs[part_of[v]].push_back(part_of[p]);
+  std::vector<std::vector<std::size_t>> needed_by(parts);
+  std::vector<std::size_t> missing(parts), ready;
+  for (std::size_t k = 0; k < parts; ++k) {
+    std::ranges::sort(needs[k]);
+    const auto repeated = std::ranges::unique(needs[k]);
+    needs[k].erase(repeated.begin(), repeated.end());
+    missing[k] = needs[k].size();
+    for (const std::size_t other : needs[k]) needed_by[other].push_back(k);
+    if (missing[k] == 0) ready.push_back(k);
+  }
+  std::vector<bool> placed(parts);
+  for (std::size_t at = 0; at < ready.size(); ++at) {
+    placed[ready[at]] = true;
+    for (const std::size_t other : needed_by[ready[at]])
+      if (--missing[other] == 0) ready.push_back(other);
+  }
+  if (ready.size() < parts) throw_cycle_of_parts(needs, placed);
+}
+
 }  // namespace
 
 std::size_t minimum_dominator(const Graph& g, std::span<const Node> part) {
@@ -165,24 +213,52 @@ PartBounds bounds_of(const Graph& g, std::span<const Node> part) {
   return {members.size() - inner.size(), minimum_dominator(g, part)};
 }
 
+Partition parse_partition(const Graph& g, std::string_view text) {
+  std::unordered_map<std::string_view, Node> called;
+  for (Node v = 0; v < g.size(); ++v)
+    if (!g.name(v).empty()) called.emplace(g.name(v), v);
+  const auto node_called = [&](std::string_view word, std::size_t line) {
+    if (const auto found = called.find(word); found != called.end()) return found->second;
+    Node v = 0;
+    const auto [stop, error] = std::from_chars(word.data(), word.data() + word.size(), v);
+    if (error != std::errc() || stop != word.data() + word.size() || v >= g.size())
+      throw Error(fmt::format("line {}: the graph has no node {}", line, file::printable(word)));
+    return v;
+  };
+  Partition result;
+  for (std::size_t line = 1; !text.empty(); ++line) {
+    const std::size_t end = std::min(text.find('\n'), text.size());
+    std::string_view rest = text.substr(0, end);
+    text.remove_prefix(std::min(end + 1, text.size()));
+    constexpr std::string_view kBlanks = " \t\r";
+    std::vector<Node> part;
+    if (rest.starts_with('#')) continue;
+    for (std::size_t at = 0; (at = rest.find_first_not_of(kBlanks)) != rest.npos;) {
+      rest.remove_prefix(at);
+      const std::string_view word = rest.substr(0, rest.find_first_of(kBlanks));
+      part.push_back(node_called(word, line));
+      rest.remove_prefix(word.size());
+    }
+    if (!part.empty()) result.parts.push_back(std::move(part));
+  }
+  return result;
+}
+
 std::vector<PartBounds> check_partition(const Graph& g, const Partition& partition, std::size_t S) {
   const std::vector<Node> nodes = computed_nodes(g);
   std::vector<std::size_t> part_of(g.size(), partition.parts.size());
   for (std::size_t k = 0; k < partition.parts.size(); ++k)
     for (const Node v : partition.parts[k]) {
       if (!std::ranges::binary_search(nodes, v))
-        throw Error(fmt::format("part {} has node {}, which is an input, or no output needs it", k + 1, v));
+        throw Error(fmt::format("part {} has node {}, which is an input, or no output needs it", k + 1,
+                                v < g.size() ? label(g, v) : fmt::format("{}", v)));
       if (part_of[v] != partition.parts.size())
         throw Error(fmt::format("{} is in part {} and in part {}", label(g, v), part_of[v] + 1, k + 1));
       part_of[v] = k;
     }
-  for (const Node v : nodes) {
+  for (const Node v : nodes)
     if (part_of[v] == partition.parts.size()) throw Error(fmt::format("{} is in no part", label(g, v)));
-    for (const Node p : g.parents(v))
-      if (!g.is_input(p) && part_of[p] > part_of[v])
-        throw Error(fmt::format("{} of part {} needs {} of part {}, which comes later", label(g, v), part_of[v] + 1,
-                                label(g, p), part_of[p] + 1));
-  }
+  require_no_cycle_of_parts(g, nodes, part_of, partition.parts.size());
   std::vector<PartBounds> result;
   for (std::size_t k = 0; k < partition.parts.size(); ++k) {
     const PartBounds bounds = bounds_of(g, partition.parts[k]);
@@ -247,9 +323,6 @@ Partition partition_of(const Graph& g, const Rules& rules, std::size_t M, std::s
 
 std::size_t least_parts(const Graph& g, std::size_t S) { return LeastParts(g, S).found(); }
 
-std::size_t partition_bound(const Graph& g, std::size_t M) {
-  const std::size_t parts = least_parts(g, 2 * M);
-  return parts == 0 ? 0 : M * (parts - 1);
-}
+std::size_t partition_bound(std::size_t M, std::size_t parts) { return parts == 0 ? 0 : M * (parts - 1); }
 
 }  // namespace redblue::pebbling
