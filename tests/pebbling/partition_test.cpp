@@ -76,6 +76,7 @@ TEST(PebblingPartition, PartsThatNeedEachOtherAreRefused) {
 TEST(PebblingPartition, ADominatorThatIsTooLargeIsRefused) {
   Graph g;
   std::vector<Node> copies;
+  copies.reserve(3);
   for (const char* const name : {"a", "b", "c"}) copies.push_back(g.add(pebbling::Op::copy, {g.add_input(name)}));
   std::vector<Node> part = copies;
   part.push_back(g.add(pebbling::Op::sum, copies, "sum"));
