@@ -132,10 +132,9 @@ Play read_play(std::istream&& file) {
   return play;
 }
 struct Place {
-  std::uint64_t red = 0;
+  std::uint64_t red = 0, waiting = 0;
   bool blue = false, made = false, read = false;
   std::set<size_t> open{};  // the parents of edges to compute, where they are computed one by one
-  size_t waiting = 0;
 };
 std::vector<size_t> replay(const Play& play) {
   static const std::regex kRules("(place|slide|partial)( once)?( unused-inputs)?( processors=(\\d+))?");
@@ -217,12 +216,13 @@ void define(const string& problem, const string& seed, size_t nodes, Words& in, 
   const auto w = match(problem.substr(0, cut), kProblem);
   const size_t nq = number(w[2]), nk = number(w[3]), d = number(w[4]), dv = number(w[5]);
   string mask = problem.substr(cut), shown;
-  expect(std::min({nq, nk, d, dv}) > 0 && std::max({nq, nk, d, dv}) <= nodes, problem + " is not of its graph");
+  const bool few = mask.size() > 6 || std::min(nq, nk) * std::min(nq, nk) <= 2 * nodes;  // pairs, of a mask with a name
+  expect(few && std::min({nq, nk, d, dv}) > 0 && std::max({nq, nk, d, dv}) <= nodes, problem + " is not of its graph");
   const auto given = [&](const string& name, size_t rows, size_t columns) {
-    Matrix m(rows, std::vector<double>(columns));
+    Matrix m(rows * columns <= nodes ? rows : throw Refused(problem + " is not of its graph"));
     for (size_t i = 0; i < rows; ++i)
       for (size_t t = 0; t < columns; ++t)
-        in[at(name, i, t)] = m[i][t] = crc32(seed + " " + at(name, i, t)) * 69069U / 2147483648.0 - 1;
+        m[i].push_back(in[at(name, i, t)] = crc32(seed + " " + at(name, i, t)) * 69069U / 2147483648.0 - 1);
     return m;
   };
   const bool of_x = w[1] == "gradient";

@@ -128,11 +128,11 @@ product = lambda a, b, k=1.0: [[k * sum(x * y for x, y in zip(row, column)) for 
 named = lambda name, matrix: {f"{name}[{i},{t}]": x for i, row in enumerate(matrix) for t, x in enumerate(row)}
 
 
-def definition(problem, matrix):
+def definition(problem, matrix, most):
     pattern = "(forward|backward|gradient) nq=N nk=N d=N dv=N mask=(full|causal|[01/]+)".replace("N", "([1-9][0-9]*)")
     demand(found := re.fullmatch(pattern, problem), f"problem {problem}", ValueError)
     kind, (nq, nk, d, dv), rows = found[1], map(int, found.groups()[1:5]), found[6].split("/")
-    demand(found[6] in ("full", "causal") or [len(r) for r in rows] == [nk] * nq, f"{problem}: its mask", ValueError)
+    demand(min(nq, nk) ** 2 <= 2 * most if rows[0].isalpha() else [*map(len, rows)] == [nk] * nq, problem, ValueError)
     A1, scale = (matrix("A1", nq, d), 1.0) if kind == "gradient" else (None, d**-0.5)
     Q = product(A1, matrix("X", d, d)) if A1 else matrix("Q", nq, d)
     K = matrix("A2" if A1 else "K", nk, d)
@@ -157,11 +157,11 @@ def definition(problem, matrix):
 def compare(problem, nodes, seed, path):
     table, given = dict(line.split() for line in open(path, encoding="utf-8")) if path else {}, {}
     def matrix(name, rows, columns):
+        demand(rows * columns <= len(nodes), f"{problem} is not of its graph")
         for key in named(name, [[0] * columns] * rows):
             given[key] = float(table[key]) if path else zlib.crc32(f"{seed} {key}".encode()) * 69069 / 2**31 % 2 - 1
         return [[given[f"{name}[{i},{t}]"] for t in range(columns)] for i in range(rows)]
-    demand(all(int(n) <= len(nodes) for n in re.findall("=([0-9]+) ", problem)), f"{problem} is larger than its graph")
-    known, expected = definition(problem, matrix)
+    known, expected = definition(problem, matrix, len(nodes))
     words, values, differences = known | given, [], [0.0]
     for node in nodes:
         demand(node.op != "input" or node.label in words, f"{node.label} is no input of {problem}")

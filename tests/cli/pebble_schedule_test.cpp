@@ -43,6 +43,19 @@ TEST(Cli, PebblePrintsMoves) {
   EXPECT_THAT(f.out, HasSubstr("write O[1,0]"));
 }
 
+// Where no pair has a row, the schedule takes the rows on both sides as neighbours.
+TEST(Cli, PebbleNamesWordsByTheRowsThatTheyHaveInTheMask) {
+  const Workplace w;
+  const auto of_mask = [&](const char* mask) {
+    const Finished f = w.run({"pebble", "--schedule", "flash", "--nq", "3", "--nk", "3", "--d", "1", "--M", "20",
+                              "--mask", mask, "--output", "c.txt"});
+    EXPECT_EQ(f.exit_code, 0) << f.err;
+    return file::read_text(w / "c.txt");
+  };
+  EXPECT_THAT(of_mask("010/000/010"), HasSubstr("\nO[1,0] constant 0 out -\nlse[1] constant -inf out -\n"));
+  EXPECT_THAT(of_mask("000/010/010"), HasSubstr("\nO[0,0] constant 0 out -\nlse[0] constant -inf out -\n"));
+}
+
 TEST(Cli, PebbleSaysHowFarAPlayIsFromABracket) {
   const Workplace w;
   const Finished f = w.run({"pebble", "--schedule", "flash", "--nq", "3", "--nk", "3", "--d", "1", "--M", "6",

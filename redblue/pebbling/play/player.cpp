@@ -6,16 +6,13 @@
 
 #include "redblue/language/error.hpp"
 #include "redblue/machines/any.hpp"
+#include "redblue/problem/sequences.hpp"
 
 namespace redblue::pebbling {
 namespace {
 
 /// Statistics of rows have one word each.
 bool is_statistic(SlowArray a) { return a == SlowArray::D || facts_of(a).as_wide_as == SlowArray::lse; }
-std::string name_of_word(SlowArray array, index_t row, index_t col) {
-  return is_statistic(array) ? fmt::format("{}[{}]", redblue::name_of(array), row)
-                             : fmt::format("{}[{},{}]", redblue::name_of(array), row, col);
-}
 /// The places of a block, row by row.
 template <class F>
 void for_places(const Block& b, const F& f) {
@@ -24,6 +21,15 @@ void for_places(const Block& b, const F& f) {
 }
 
 }  // namespace
+
+std::string Player::name_of_word(SlowArray array, index_t row, index_t col) const {
+  const Side side = facts_of(array).side;
+  if (order_ != nullptr && side == Side::queries)
+    row = order_->queries[static_cast<std::size_t>(row / group_)] * group_ + row % group_;
+  if (order_ != nullptr && side == Side::keys) row = order_->keys[static_cast<std::size_t>(row)];
+  return is_statistic(array) ? fmt::format("{}[{}]", redblue::name_of(array), row)
+                             : fmt::format("{}[{},{}]", redblue::name_of(array), row, col);
+}
 
 Word& Player::slow(SlowArray array, index_t row, index_t col) { return slow_[index_of(array)][place_of(row, col)]; }
 
@@ -125,6 +131,7 @@ Play play(const plan::Schedule& schedule, const Sizes& sizes, double scale, cons
   if (rules.processors != 1)
     throw Unsupported(fmt::format("a schedule is played by one processor, not by {}", rules.processors));
   Player player(rules, M, rooms);
+  if (sizes.sequences != nullptr) player.name_by(sizes.sequences->order_of(0, 1), sizes.mask.group);
   const auto matrix_of = [&](SlowArray a) { return plan::matrix_of(schedule.operation, sizes, a); };
   const auto give = [&](SlowArray a) {
     if (const SlowMatrix matrix = matrix_of(a); matrix.shape.words() > 0) player.give(matrix, given.at(a));

@@ -8,6 +8,7 @@
 
 #include "redblue/kernels/kernel.hpp"
 #include "redblue/language/data_machine.hpp"
+#include "redblue/masks/order.hpp"
 #include "redblue/pebbling/play/expand.hpp"
 #include "redblue/pebbling/play/live_graph.hpp"
 #include "redblue/schedules/schedule.hpp"
@@ -21,6 +22,12 @@ class Player : public MachineFace<Player> {
   /// `rooms`: a word of a tile that holds nothing yet has a pebble all the same, as the model charges it.
   Player(const Rules& rules, std::size_t M, bool rooms = true) : live_(rules, M), rooms_(rooms) {}
 
+  /// Words get the names that their rows have where they come from: rows stand in this order, `group` query heads at
+  /// each position. The order outlives the player; null where rows stay where they are.
+  void name_by(const Order* order, index_t group) {
+    order_ = order;
+    group_ = group;
+  }
   /// Words of slow memory that are given.
   void give(const SlowMatrix& matrix, std::span<const double> words);
 
@@ -61,12 +68,15 @@ class Player : public MachineFace<Player> {
     return (static_cast<std::uint64_t>(row) << 32U) | static_cast<std::uint64_t>(col);
   }
   Word& slow(SlowArray array, index_t row, index_t col);
+  std::string name_of_word(SlowArray array, index_t row, index_t col) const;
   WordTile& tile(const Arg& a) { return tiles_[static_cast<std::size_t>(a.depth)]; }
   void call(const kernel::AnyKernel& k, std::span<const Arg> args, bool updates);
   Operand operand_of(const Arg& a);
 
   LiveGraph live_;
   bool rooms_;
+  const Order* order_ = nullptr;
+  index_t group_ = 1;
   std::array<Matrix, kSlowArrays> slow_;
   std::vector<WordTile> tiles_;
 };
