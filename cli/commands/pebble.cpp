@@ -180,6 +180,8 @@ int check_given_partition(const PebbleOptions& options) {
   std::optional<PartitionReport> report;
   try {
     report = report_of(named.graph, M, partition);
+  } catch (const Unsupported&) {
+    throw;
   } catch (const Error& e) {
     note(fmt::format("{}: {}", *options.partition, e.what()));
     return 1;

@@ -30,7 +30,7 @@ Played play_one(const Problem& problem, std::string_view schedule, const pebblin
   Played one{.schedule = schedule};
   plan::Options options;
   options.M = M;
-  options.reserve = pebbling::words_beside(schedule, rules);
+  options.reserve = pebbling::words_beside(problem, schedule, rules);
   options.reorder = false;
   options.schedule = std::string(schedule);
   one.plan = plan::make_plan(problem, options);

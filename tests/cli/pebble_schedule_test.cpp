@@ -43,6 +43,14 @@ TEST(Cli, PebblePrintsMoves) {
   EXPECT_THAT(f.out, HasSubstr("write O[1,0]"));
 }
 
+// The sum of a row stands beside it, where no word of V makes room for it.
+TEST(Cli, PebblePlaysTheRingOfASingleValueColumn) {
+  const Finished f = Workplace().run({"pebble", "--schedule", "ring", "--op", "backward", "--nq", "3", "--nk", "4",
+                                      "--d", "2", "--dv", "1", "--mask", "causal", "--M", "46", "--json"});
+  ASSERT_EQ(f.exit_code, 0) << f.err;
+  EXPECT_LE(f.json()["schedules"][0]["peak"], 46);
+}
+
 // Where no pair has a row, the schedule takes the rows on both sides as neighbours.
 TEST(Cli, PebbleNamesWordsByTheRowsThatTheyHaveInTheMask) {
   const Workplace w;

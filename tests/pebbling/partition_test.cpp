@@ -87,6 +87,14 @@ TEST(PebblingPartition, ADominatorThatIsTooLargeIsRefused) {
   EXPECT_EQ(check_partition(g, {{part}}, 3)[0].minimum, 1u);
 }
 
+TEST(PebblingPartition, ManyPartsOfManyNodesAreNoEndlessSearch) {
+  const Graph g = pebbling::k_ary_tree(1, 200'000);
+  pebbling::Partition each;
+  each.parts.reserve(g.size());
+  for (Node v = 1; v < g.size(); ++v) each.parts.push_back({v});
+  EXPECT_NE(refusal_of<Unsupported>([&] { check_partition(g, each, 6); }).find("take too long"), std::string::npos);
+}
+
 TEST(PebblingPartition, HasAText) {
   Graph g;
   const Node a = g.add_input("a");

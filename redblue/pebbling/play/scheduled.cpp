@@ -104,9 +104,10 @@ Problem problem_for(Operation op, const Arguments& arguments) {
   return p;
 }
 
-Words words_beside(std::string_view schedule, const Rules& rules) {
+Words words_beside(const Problem& problem, std::string_view schedule, const Rules& rules) {
   if (rules.compute == Rules::Compute::place) return 2;
-  return schedule == "strips" || schedule == "ring_two_pass" ? 1 : 0;
+  const bool full_row = problem.op == Operation::backward && problem.d_v == 1 && schedule == "ring";
+  return full_row || schedule == "strips" || schedule == "ring_two_pass" ? 1 : 0;
 }
 
 Play play(const plan::Plan& plan, const Rules& rules, bool rooms) {

@@ -12,7 +12,7 @@ Problem problem_for(Operation op, const Arguments& arguments);
 
 /// What a schedule needs beside its footprint to play by these rules: 2 where each new value is placed beside the old
 /// one (docs/model.md, strict Hong-Kung play), else what its kernels hold beside their words, none but for a few.
-Words words_beside(std::string_view schedule, const Rules& rules);
+Words words_beside(const Problem& problem, std::string_view schedule, const Rules& rules);
 
 /// Plays the chosen schedule of a plan by these rules with the M of its options; its inputs are numbers from -1 to 1.
 /// Throws what play() throws, and Unsupported where the plan has several heads or batches,

@@ -17,6 +17,7 @@ namespace redblue::pebbling {
 namespace {
 
 constexpr std::size_t kMostInExactPartition = 24;
+constexpr double kMostSteps = 1e11;  ///< of searches for dominators: a minute or less
 /// Parts that the exact search may look at.
 constexpr std::size_t kMostPartsTried = 500'000;
 
@@ -259,6 +260,14 @@ std::vector<PartBounds> check_partition(const Graph& g, const Partition& partiti
   for (const Node v : nodes)
     if (part_of[v] == partition.parts.size()) throw Error(fmt::format("{} is in no part", label(g, v)));
   require_no_cycle_of_parts(g, nodes, part_of, partition.parts.size());
+  // Each dominator may take S searches of the graph.
+  const double steps = static_cast<double>(partition.parts.size()) * static_cast<double>(g.size()) *
+                       static_cast<double>(std::min<std::size_t>(S, g.size()));
+  if (steps > kMostSteps)
+    throw Unsupported(
+        fmt::format("minimum dominators of {} parts of a graph of {} nodes, of up to {} nodes each, take too long: the "
+                    "product of the three numbers is at most {}",
+                    partition.parts.size(), g.size(), S, kMostSteps));
   std::vector<PartBounds> result;
   for (std::size_t k = 0; k < partition.parts.size(); ++k) {
     const PartBounds bounds = bounds_of(g, partition.parts[k]);

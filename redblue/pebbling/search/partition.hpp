@@ -38,7 +38,7 @@ Partition parse_partition(const Graph& g, std::string_view text);
 
 /// Throws Error, in a sentence that says what is wrong, unless the parts are disjoint, cover the nodes that outputs
 /// need (inputs aside), may be computed one after another in some order, and have minimum sets and minimum dominators
-/// of at most S nodes. Returns the bounds of each part.
+/// of at most S nodes. Returns the bounds of each part. Throws Unsupported where that would take hours.
 std::vector<PartBounds> check_partition(const Graph& g, const Partition& partition, std::size_t S);
 
 /// The 2M-partition of a legal play, in an order that computes it: cut after every M reads and writes, a node belongs
