@@ -13,6 +13,7 @@
 #include "redblue/pebbling/graphs/hdag.hpp"
 #include "redblue/pebbling/osp.hpp"
 #include "redblue/pebbling/referee.hpp"
+#include "redblue/pebbling/search/partition.hpp"
 
 // What the fuzzer of graphs and certificates runs, and tests/pebbling/corpus_test.cpp over the corpus: read the text as
 // each of them, write whatever was accepted and read that again, and play certificates.
@@ -38,11 +39,16 @@ bool accepted_by(const F& f) {
   }
 }
 
+inline pebbling::Graph sum_of_two() {
+  pebbling::Graph g;
+  const pebbling::Node x = g.add_input("x"), y = g.add_input("y");
+  g.mark_output(g.add(pebbling::Op::sum, {x, y}, "sum"));
+  return g;
+}
+
 /// Plays the text as a schedule of OneStopParallel of x + y.
 inline void play_osp_of_sum(std::string_view text) {
-  pebbling::Certificate c{"osp", "x + y", "none", {}, 3, {}, {}, {}};
-  const pebbling::Node x = c.graph.add_input("x"), y = c.graph.add_input("y");
-  c.graph.mark_output(c.graph.add(pebbling::Op::sum, {x, y}, "sum"));
+  pebbling::Certificate c{"osp", "x + y", "none", {}, 3, sum_of_two(), {}, {}};
   pebbling::OspSchedule schedule = pebbling::parse_osp(c.graph, text);
   c.rules.processors = schedule.processors;
   c.moves = std::move(schedule.moves);
@@ -52,8 +58,8 @@ inline void play_osp_of_sum(std::string_view text) {
   if (to_osp(c).empty()) std::abort();
 }
 
-/// True if the text is a graph, a certificate without its last line that plays, or a schedule of OneStopParallel for
-/// x + y that does. Throws nothing, whatever the text.
+/// True if the text is a graph, a certificate without its last line that plays, a schedule of OneStopParallel for x + y
+/// that does, or a partition of that. Throws nothing, whatever the text.
 inline bool accepts_pebbling(std::string_view text) {
   const bool dot = accepted_by([&] {
     const std::string again = pebbling::to_dot(pebbling::parse_dot(text));
@@ -70,7 +76,11 @@ inline bool accepts_pebbling(std::string_view text) {
     verify(c);
   });
   const bool osp = accepted_by([&] { play_osp_of_sum(text); });
-  return dot || hdag || plays || osp;
+  const bool parts = accepted_by([&] {
+    const pebbling::Graph g = sum_of_two();
+    check_partition(g, pebbling::parse_partition(g, text), 2);
+  });
+  return dot || hdag || plays || osp || parts;
 }
 
 }  // namespace redblue::fuzz
