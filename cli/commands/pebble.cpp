@@ -34,7 +34,8 @@ struct PebbleOptions {
   std::optional<std::string> check;
   std::optional<std::string> osp;
   std::optional<std::string> to_osp;
-  std::optional<std::string> partition;
+  std::optional<std::string> parts;
+  bool partition = false;
   bool json = false;
 };
 
@@ -97,24 +98,30 @@ void write_graph(const pebbling::Graph& g, const PebbleOptions& options) {
 
 /// Says what a legal play is and costs, and writes what the options ask for.
 void report_play(const pebbling::Certificate& c, const PebbleOptions& options) {
+  std::optional<PartitionReport> partition;
+  if (options.partition) partition = report_of(c.graph, c.M, pebbling::partition_of(c.graph, c.rules, c.M, c.moves));
   write_graph(c.graph, options);
   if (options.to_osp) write_text(*options.to_osp, pebbling::to_osp(c));
-  if (options.json)
-    print(Json{{"schema", "redblue.pebble_check/1"},
-               {"schedule", c.schedule},
-               {"graph", c.graph_text},
-               {"problem", c.problem},
-               {"rules", to_text(c.rules)},
-               {"M", Int128(c.M)},
-               {"moves", Int128(c.moves.size())},
-               {"reads", Int128(c.cost.reads)},
-               {"writes", Int128(c.cost.writes)},
-               {"io", Int128(c.cost.io())},
-               {"computed", Int128(c.cost.computed)},
-               {"peak", Int128(c.cost.peak)}});
-  else
-    fmt::print("{} on {}, rules '{}', M = {}: legal, {} reads + {} writes = {} words, peak {}\n", c.schedule,
-               c.graph_text, to_text(c.rules), c.M, c.cost.reads, c.cost.writes, c.cost.io(), c.cost.peak);
+  if (options.json) {
+    Json j{{"schema", "redblue.pebble_check/1"},
+           {"schedule", c.schedule},
+           {"graph", c.graph_text},
+           {"problem", c.problem},
+           {"rules", to_text(c.rules)},
+           {"M", Int128(c.M)},
+           {"moves", Int128(c.moves.size())},
+           {"reads", Int128(c.cost.reads)},
+           {"writes", Int128(c.cost.writes)},
+           {"io", Int128(c.cost.io())},
+           {"computed", Int128(c.cost.computed)},
+           {"peak", Int128(c.cost.peak)}};
+    if (partition) j["partition"] = to_json(*partition, c.graph, c.M);
+    print(j);
+    return;
+  }
+  fmt::print("{} on {}, rules '{}', M = {}: legal, {} reads + {} writes = {} words, peak {}\n", c.schedule,
+             c.graph_text, to_text(c.rules), c.M, c.cost.reads, c.cost.writes, c.cost.io(), c.cost.peak);
+  if (partition) print(*partition, c.graph, c.M);
   if (options.schedule.moves()) print_moves(c.graph, c.moves);
 }
 
@@ -172,18 +179,18 @@ int play_osp(const PebbleOptions& options) {
 
 /// Checks a partition that a file states. Returns the exit code.
 int check_given_partition(const PebbleOptions& options) {
-  if (!options.M || *options.M < 1) throw Error("--partition checks a 2M-partition: give --M, of at least 1");
+  if (!options.M || *options.M < 1) throw Error("--parts brings a 2M-partition: give --M, of at least 1");
   const pebbling::NamedGraph named = options.graph.graph();
   const auto M = static_cast<std::size_t>(*options.M);
-  const pebbling::Partition partition = of_file(
-      *options.partition, [&](const std::string& text) { return pebbling::parse_partition(named.graph, text); });
+  const pebbling::Partition partition =
+      of_file(*options.parts, [&](const std::string& text) { return pebbling::parse_partition(named.graph, text); });
   std::optional<PartitionReport> report;
   try {
     report = report_of(named.graph, M, partition);
   } catch (const Unsupported&) {
     throw;
   } catch (const Error& e) {
-    note(fmt::format("{}: {}", *options.partition, e.what()));
+    note(fmt::format("{}: {}", *options.parts, e.what()));
     return 1;
   }
   write_graph(named.graph, options);
@@ -219,14 +226,18 @@ void add_pebble(Program& program) {
       .type_name("FILE");
   command.option("--to-osp", options->to_osp, "writes the play of --check or --osp as OneStopParallel does")
       .type_name("FILE");
+  command.flag("--partition", options->partition,
+               "the 2M-partition of the play of --check or --osp, checked, and the bound M (P(2M) - 1)");
   command
-      .option("--partition", options->partition,
+      .option("--parts", options->parts,
               "checks this partition of the graph, a line of nodes for each part; with --M; - is standard input")
       .type_name("FILE");
   command.flag("--json", options->json, "JSON");
   command.does([options] {
-    if (options->partition && (options->check || options->osp || options->schedule.given()))
-      throw Error("--partition checks a partition of a graph: give it no play");
+    if (options->partition && !options->check && !options->osp)
+      throw Error("--partition cuts a play: give --osp, or --check of what --output has written");
+    if (options->parts && (options->check || options->osp || options->schedule.given()))
+      throw Error("--parts brings a partition of a graph: give it no play");
     if (options->check) {
       options->schedule.require_none(false);
       if (options->graph.given() || options->schedule.given() || options->M || options->osp)
@@ -243,7 +254,7 @@ void add_pebble(Program& program) {
     }
     options->schedule.require_none();
     if (options->to_osp) throw Error("--to-osp writes a play: give --check or --osp");
-    if (options->partition) return check_given_partition(*options);
+    if (options->parts) return check_given_partition(*options);
     const pebbling::NamedGraph graph = options->graph.graph();
     if (options->M) check_memory(graph.graph, options->rules.rules(), static_cast<std::size_t>(*options->M));
     write_graph(graph.graph, *options);

@@ -35,16 +35,31 @@ TEST(Cli, PebbleChecksAGivenPartition) {
   const Workplace w;
   const Args tree{"pebble", "--graph", "tree", "--k", "2", "--depth", "2"};
   std::ofstream(w / "good.txt") << "# the root first\nv[0,0]\nv[1,0] v[1,1]\n";
-  const Finished f = w.run(tree + Args{"--M", "2", "--partition", "good.txt", "--json"});
+  const Finished f = w.run(tree + Args{"--M", "2", "--parts", "good.txt", "--json"});
   ASSERT_EQ(f.exit_code, 0) << f.err;
   EXPECT_EQ(f.json()["partition"]["parts"][1]["dominator"], 2);
   EXPECT_EQ(f.json()["partition"]["least_parts"], 1);
-  EXPECT_THAT(w.run(tree + Args{"--M", "2", "--partition", "good.txt"}).out, HasSubstr("a 2M-partition of 2 parts"));
+  EXPECT_THAT(w.run(tree + Args{"--M", "2", "--parts", "good.txt"}).out, HasSubstr("a 2M-partition of 2 parts"));
   std::ofstream(w / "bad.txt") << "v[0,0] v[1,0]\n";
-  const Finished bad = w.run(tree + Args{"--M", "2", "--partition", "bad.txt"});
+  const Finished bad = w.run(tree + Args{"--M", "2", "--parts", "bad.txt"});
   EXPECT_EQ(bad.exit_code, 1);
   EXPECT_EQ(bad.err, "redblue: bad.txt: v[1,1] is in no part\n");
-  EXPECT_EQ(w.run(tree + Args{"--partition", "bad.txt"}).exit_code, 2);
+  EXPECT_EQ(w.run(tree + Args{"--parts", "bad.txt"}).exit_code, 2);
+}
+
+TEST(Cli, PebbleCutsThePlayOfAScheduleIntoAPartition) {
+  const Workplace w;
+  ASSERT_EQ(w.run({"pebble", "--schedule", "flash", "--nq", "3", "--nk", "3", "--d", "1", "--M", "6", "--once",
+                   "--output", "flash.txt"})
+                .exit_code,
+            0);
+  const Finished f = w.run({"pebble", "--check", "flash.txt", "--partition", "--json"});
+  ASSERT_EQ(f.exit_code, 0) << f.err;
+  EXPECT_EQ(f.json()["io"], 27);
+  EXPECT_EQ(f.json()["partition"]["S"], 12);
+  const std::size_t parts = f.json()["partition"]["parts"].size();
+  EXPECT_TRUE(1 < parts && parts <= 27 / 6 + 1) << parts;
+  EXPECT_THAT(w.run({"pebble", "--check", "flash.txt", "--partition"}).out, HasSubstr("(2M = 12)"));
 }
 
 TEST(Cli, PebbleRefusesInOneSentence) {
@@ -59,6 +74,9 @@ TEST(Cli, PebbleRefusesInOneSentence) {
   EXPECT_THAT(says({"--graph", "tree", "--k", "3", "--depth", "2", "--M", "3"}), HasSubstr("infeasible"));
   EXPECT_THAT(says({"--graph", "tree", "--k", "3", "--depth", "99"}), HasSubstr("at most 16777216 nodes"));
   EXPECT_THAT(says({"--graph", "tree", "--k", "3", "--depth", "2", "--nq", "1"}), HasSubstr("no parameter nq"));
+  EXPECT_THAT(says({"--graph", "tree", "--k", "3", "--depth", "2", "--partition"}),
+              HasSubstr("--partition cuts a play"));
+  EXPECT_THAT(says({"--graph", "tree", "--k", "3", "--depth", "2", "--parts", "x"}), HasSubstr("give --M"));
   EXPECT_THAT(says({"--hdag", "none"}), HasSubstr("none"));
   EXPECT_THAT(says({"--hdag", "."}), HasSubstr("cannot read '.'"));
   EXPECT_THAT(says({"--hdag", "/dev/zero"}), HasSubstr("it is no text, for byte 1 is zero"));
