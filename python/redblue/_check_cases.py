@@ -71,6 +71,7 @@ def cases_of(ranks: int, features: Collection[str], bottom_right: bool) -> list[
     found = [
         case("plain"),
         case("one head, one batch", batch=1, heads=1, kv_heads=1),
+        case("many rows", batch=1, heads=1, kv_heads=1, rows=64 * ranks),
         case("v is k", tied=True),
         case("same rows on every rank", same_rows=True),
         case("large scores", gain=60),
@@ -94,7 +95,7 @@ def cases_of(ranks: int, features: Collection[str], bottom_right: bool) -> list[
         case("sinks, causal", "sinks", "causal", options={"sinks": True, **causal}),
         case("documents", "documents", batch=1, options={"cu_seqlens": ends}),
         case("documents, causal", "documents", "causal", batch=1, options={"cu_seqlens": ends, **causal}),
-        case("other documents", "documents", batch=1, options={"cu_seqlens": ends}, earlier=({"cu_seqlens": [0, 3, n]},)),
+        case("other documents", "documents", batch=1, options={"cu_seqlens": [0, 3, n]}, earlier=({"cu_seqlens": ends},)),
         case("uneven rows", "uneven", rows=n - ranks + 1),
         case("uneven rows, causal", "uneven", "causal", rows=n - ranks + 1, options=causal),
         case("fewer queries", "cross", rows=n // 2, keys=n),
@@ -182,7 +183,8 @@ def dense(
     case: Case, arrays: dict[str, np.ndarray], mask: np.ndarray, dtype: Any = np.float64, dealt: bool = False,
     scale: Optional[float] = None,
 ) -> dict[str, np.ndarray]:  # fmt: skip
-    """o, lse and the gradients, by the formulas. dealt: query head h sees kv head h % kv_heads, which is a slip."""
+    """o, lse and the gradients, by the formulas, with weights p and gradients ds of scores. dealt: query head h sees kv head
+    h % kv_heads, which is a slip."""
     kv = np.arange(case.heads) % case.kv_heads if dealt else np.arange(case.heads) // (case.heads // case.kv_heads)
     q, k, v, do, dlse = (arrays[name].astype(dtype) for name in ("q", "k", "v", "do", "dlse"))
     scale = _scale(case) if scale is None else scale
@@ -195,7 +197,7 @@ def dense(
     with np.errstate(divide="ignore"):
         lse = (np.log(total) + highest)[..., 0]
     p = p / np.where(total > 0, total, dtype(1))
-    found = {"o": p @ v[:, kv], "lse": lse}
+    found = {"o": p @ v[:, kv], "lse": lse, "p": p}
     if not case.backward:
         return found
     dp = do @ v[:, kv].swapaxes(-1, -2)
@@ -205,39 +207,7 @@ def dense(
     for head, of in enumerate(kv):
         dk[:, of] += ds[:, head].swapaxes(-1, -2) @ q[:, head]
         dv[:, of] += p[:, head].swapaxes(-1, -2) @ do[:, head]
-    found["dq"] = ds @ k[:, kv]
+    found |= {"dq": ds @ k[:, kv], "ds": ds}
     if case.tied:
         return found | {"dk + dv": dk + dv}
     return found | {"dk": dk, "dv": dv}
-
-
-def slips(case: Case, rows: list[np.ndarray], keys: list[np.ndarray]) -> list[tuple[str, dict[str, Any]]]:
-    """Answers to other questions, with the name of the slip that gives them: arguments of `dense`."""
-    mask = seen(case, case.options)
-    own = np.zeros_like(mask)
-    local = np.zeros_like(mask)
-    for queries, of_rank in zip(rows, keys):
-        own[np.ix_(queries, of_rank)] = True
-    for queries in rows:
-        for of_rank in keys:
-            part = case._replace(n_q=len(queries), n_k=len(of_rank))
-            local[np.ix_(queries, of_rank)] = seen(part, {x: y for x, y in case.options.items() if x != "cu_seqlens"})
-    found: list[tuple[str, dict[str, Any]]] = [("each rank sees its own keys alone", {"mask": mask & own})]
-    for name in ("causal", "window", "cu_seqlens"):
-        if name in case.options:
-            rest = {x: y for x, y in case.options.items() if x != name}
-            found.append((f"{name} is ignored", {"mask": seen(case, rest)}))
-    if "causal" in case.options or "window" in case.options:
-        found.append(("positions are counted from each rank's first row", {"mask": local}))
-    for earlier in case.earlier:
-        found.append((f"the mask of the call before, {earlier or 'none'}, is still there", {"mask": seen(case, earlier)}))
-    if "scale" in case.options:
-        found.append(("scale is ignored", {"mask": mask, "scale": 1 / math.sqrt(case.d)}))
-    if case.heads > case.kv_heads > 1:
-        found.append(("query head h sees kv head h % kv_heads", {"mask": mask, "dealt": True}))
-    ranks = len(keys)
-    if case.n_k % ranks and case.n_k >= ranks:
-        cut = mask.copy()
-        cut[:, case.n_k - case.n_k % ranks :] = False
-        found.append((f"the last n % {ranks} keys are dropped", {"mask": cut}))
-    return found

@@ -13,11 +13,12 @@ from typing import Any, Optional, Union
 
 import numpy as np
 
-from ._check_cases import FEATURES, Case, arrays_of, cases_of, dense, dense_scores, rounding_error, seen, slips
+from ._check_cases import FEATURES, Case, arrays_of, cases_of, dense, dense_scores, rounding_error, seen
 from ._check_group import Failed, Processes
+from ._check_guess import Guess, largest_error
 from ._check_report import Report, Row
 from ._errors import Error, InvalidProblem
-from .distributed import Layout, count, positions
+from .distributed import Layout, count, plan, positions
 
 Ownership = Union[str, Callable[[int, int, int], Any]]
 #: After this many hangs on one number of ranks the other cases are left out.
@@ -145,8 +146,7 @@ def _one(processes: Processes, case: Case, ranks: int, ownership: Ownership, ali
     row = row._replace(traffic=traffic)
     if case.bf16 or case.earlier or case.repeats > 1 or case.delays:
         return row  # others' counts are of one call in float32
-    own = case.ownership or (ownership if isinstance(ownership, str) else "contiguous")
-    needs = {op: _needed(case, ranks, own, alignment, op) for op in ("forward", *(("backward",) if case.backward else ()))}
+    needs = {op: _needed(case, ranks, ownership, alignment, op) for op in ("forward", *(("backward",) if case.backward else ()))}
     return row._replace(needs=needs)
 
 
@@ -162,7 +162,7 @@ def _judged(case: Case, ranks: int, rows: list[np.ndarray], keys: list[np.ndarra
             found[name][:, :, keys[rank] if name in ("dk", "dv", "dk + dv") else rows[rank]] = answer["results"][name]
     worst = ("", 0.0, 1.0, -1.0)
     for name, x in found.items():
-        error, allowed = _error(x, wanted[name]), _allowed(case, wanted[name], naive[name], highest)
+        error, allowed = largest_error(x, wanted[name]), _allowed(case, wanted[name], naive[name], highest)
         if not error / allowed <= worst[3]:
             worst = (name, error, allowed, error / allowed)
         if math.isnan(error):
@@ -170,7 +170,8 @@ def _judged(case: Case, ranks: int, rows: list[np.ndarray], keys: list[np.ndarra
     ok = worst[3] <= 1
     notes = []
     if not ok:
-        notes.append(_guess(case, found, wanted, worst[0], arrays, rows, keys, ranks))
+        guess = Guess(case, found, wanted, arrays, rows, keys)
+        notes.append(guess.text(worst[0], lambda name: _allowed(case, wanted[name], wanted[name])))
     for answer_rank, answer in enumerate(answers):
         if answer["changed"]:
             notes.append(f"rank {answer_rank}: the function changed its input {', '.join(answer['changed'])}")
@@ -184,48 +185,17 @@ def _judged(case: Case, ranks: int, rows: list[np.ndarray], keys: list[np.ndarra
     return Row(case.name, ranks, ok, worst[0], worst[1], worst[2], "; ".join(notes), spread=spread)
 
 
-def _error(found: np.ndarray, wanted: np.ndarray) -> float:
-    """The largest difference; nan where one is not a number, inf where only one is infinite."""
-    with np.errstate(invalid="ignore"):
-        return float(np.where(found == wanted, 0, np.abs(found - wanted)).max(initial=0))
-
-
 def _allowed(case: Case, wanted: np.ndarray, naive: np.ndarray, highest: float = 1) -> float:
     """Sixteen times what the same formulas err by in float32, and no less than sixteen roundings of the largest value; more where
     scores are high, whose own rounding is an error of weights, relative. For bfloat16 eight roundings of the largest."""
     largest = float(np.abs(wanted[np.isfinite(wanted)]).max(initial=1))
     if case.bf16:
         return 8 * largest * 2.0**-9
-    return max(16 * _error(naive.astype(np.float64), wanted), 16 * largest * max(1, highest / 4) * 2.0**-24)
+    return max(16 * largest_error(naive.astype(np.float64), wanted), 16 * largest * max(1, highest / 4) * 2.0**-24)
 
 
 def _root_mean_square(x: np.ndarray) -> float:
     return float(np.sqrt(np.mean(x**2)))
-
-
-def _guess(case: Case, found: dict, wanted: dict, name: str, arrays: dict, rows: list, keys: list, ranks: int) -> str:
-    """What a wrong result looks like, and where it is wrong."""
-    first = next(n for n in found if not _error(found[n], wanted[n]) <= 100 * _allowed(case, wanted[n], wanted[n]) or n == name)
-    x, y = found[first], wanted[first]
-    with np.errstate(invalid="ignore"):
-        off = np.where(x == y, 0, np.abs(x - y))
-    off = np.where(np.isnan(off), np.inf, off)
-    at = int(np.unravel_index(int(off.argmax()), off.shape)[2])
-    homes = keys if first in ("dk", "dv", "dk + dv") else rows
-    rank = next(r for r in range(ranks) if at in homes[r])
-    where = f"{first} is wrong first" if first != name else f"{first} is wrong"
-    where += f", most in row {at}, of rank {rank}"
-    if np.isnan(x).any():
-        blind = (~seen(case, case.options).any(1)).any()
-        return f"{where}: not a number{', where some rows see no key' if blind else ''}"
-    if first == "lse" and _error(x * math.log(2), y) <= _allowed(case, y, y) * 4:
-        return f"{where}: it has the values of logarithms of base 2"
-    for what, slip in slips(case, rows, keys):
-        with np.errstate(all="ignore"):
-            other = dense(case, arrays, **slip)[first]
-        if _error(x, other) <= 1e-3 * max(1.0, _error(y, other)):
-            return f"{where}: as if {what}"
-    return where
 
 
 def _layouts(case: Case, ranks: int, ownership: str) -> list[Layout]:
@@ -253,7 +223,8 @@ def _received(layout: Layout, ranks: int, op: str, sizes: tuple, options: tuple)
     return max(4 * (c["received"]["inputs"] + c["received"]["partials"]) for c in counts)
 
 
-def _needed(case: Case, ranks: int, ownership: str, alignment: str, op: str) -> dict[str, Any]:
+def _needed(case: Case, ranks: int, own_rows: Ownership, alignment: str, op: str) -> dict[str, Any]:
+    ownership = case.ownership or (own_rows if isinstance(own_rows, str) else "contiguous")
     options: dict[str, Any] = {"alignment": alignment, **{x: y for x, y in case.options.items() if x in ("causal", "window")}}
     if "cu_seqlens" in case.options:
         options["cu_seqlens_q"] = options["cu_seqlens_k"] = tuple(case.options["cu_seqlens"])
@@ -265,7 +236,22 @@ def _needed(case: Case, ranks: int, ownership: str, alignment: str, op: str) -> 
     )  # fmt: skip
     found = {layout: _received(layout, ranks, op, sizes, given) for layout in _layouts(case, ranks, ownership)}
     best = min(((n, layout) for layout, n in found.items() if n is not None), key=lambda x: x[0], default=(None, None))
-    return {"ring": ring, "least": best[0], "layout": best[1]}
+    known = not case.tied and (case.ownership or isinstance(own_rows, str))  # bounds are of distinct arrays, and of rows at home
+    return {"ring": ring, "least": best[0], "layout": best[1], "bound": _bound(ranks, op, ownership, sizes, given) if known else None}
+
+
+@functools.lru_cache(maxsize=4096)
+def _bound(ranks: int, op: str, ownership: str, sizes: tuple, options: tuple) -> Optional[int]:
+    """Bytes of float32 that some rank receives as inputs and sends as partial results, whatever the schedule."""
+    n_q, n_k, batch, heads, kv_heads, d, d_v = sizes
+    try:
+        found = plan(
+            ranks, n_q=n_q, n_k=n_k, d=d, d_v=d_v, batch=batch, heads=heads, kv_heads=kv_heads, op=op, ownership=ownership,
+            block=1 if ownership == "block-cyclic" else 0, **dict(options),
+        )  # fmt: skip
+    except Error:
+        return None
+    return next((4 * row["bound"] for row in found.rows if math.prod(row["layout"][:3]) == ranks), None)
 
 
 def _with_growth(rows: list[Row]) -> list[Row]:

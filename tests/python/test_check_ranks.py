@@ -12,6 +12,7 @@ pytest.importorskip("torch")
 
 import redblue
 from redblue._check_cases import FEATURES, Case, arrays_of, cases_of, dense, seen
+from redblue._check_guess import Guess
 from redblue.distributed import Layout, check, positions
 
 ROOT = Path(__file__).parents[2]
@@ -34,9 +35,14 @@ def test_the_ring_of_the_example_is_right():
     assert report.ok, str(report)
     assert {row.ranks for row in report.rows} == {2, 3}  # 2: the subgroup
     for row in report.rows:
-        if row.needs and row.ranks == 3:  # K and V go P - 1 hops; dK and dV all the way home
-            assert row.received() == row.needs["forward"]["ring"]
-            assert row.received("backward") * 4 == row.needs["backward"]["ring"] * 5
+        if row.needs and row.ranks == 3:  # K and V go P - 1 hops, and dK and dV come back
+            assert row.received() == row.sent() == row.needs["forward"]["ring"]
+            assert row.received("backward") * 2 == row.needs["backward"]["ring"]
+            assert row.received() >= (row.needs["forward"]["bound"] or 0)
+            assert row.received("forward", "backward") >= (row.needs["backward"]["bound"] or 0)
+    (many,) = (row for row in report.rows if row.case == "many rows" and row.ranks == 3)
+    assert many.needs["forward"]["bound"] == 4 * redblue.distributed.plan(3, n_q=192, d=8, ownership="contiguous").rows[0]["bound"] > 0
+    assert "forward: a rank received 1.37 times the lower bound of forward, and one sent 1.37 times (many rows, P = 3)" in str(report)
     assert set(report.by_kind("plain", 3)) == {"receive"}
     assert set(report.not_tried) == set(FEATURES) - RING
     assert "Not claimed, so not tried: window, scale" in str(report)
@@ -50,7 +56,7 @@ def test_redblue_s_own_is_right():
 @pytest.mark.parametrize("slip", list(checked.EDITS))
 def test_a_slip_is_seen(slip, tmp_path, monkeypatch):
     old, new, case, words = checked.EDITS[slip]
-    text = (ROOT / "examples/ring_attention.py").read_text()
+    text = (ROOT / "tests/python/ranks/ring_by_hand.py").read_text()
     assert text.count(old) == 1
     name = "ring_with_" + "".join(c if c.isalnum() else "_" for c in slip)
     (tmp_path / f"{name}.py").write_text(text.replace(old, new))
@@ -144,6 +150,86 @@ def test_a_script_without_its_guard_is_told_so(monkeypatch):
     monkeypatch.setattr(multiprocessing.current_process(), "_inheriting", True, raising=False)  # as where a process imports it
     with pytest.raises(redblue.Error, match="call it under `if __name__ == '__main__':`"):
         check(checked.own, ranks=[1])
+
+
+def test_documents_of_an_earlier_call_are_seen():
+    report = check(checked.remembers, ranks=[1], features=["documents"], only=["documents", "other documents"])
+    assert [row.ok for row in report.rows] == [True, False]
+    assert "as if the mask of the call before" in report.rows[1].note
+
+
+def wrong(case, slip):
+    """The guess at a result with a slip, and the name of its first wrong array. Three ranks with contiguous rows, or zig-zag."""
+    case = case._replace(backward=True)
+    layout = Layout(grid_rows=3, ownership=case.ownership or "contiguous")
+    rows, keys = zip(*(positions(layout, rank, case.n_q, case.n_k) for rank in range(3)))
+    arrays, mask = arrays_of(case, 3), seen(case, case.options)
+    wanted = dense(case, arrays, mask)
+    found = {name: wanted[name].copy() for name in ("o", "lse", "dq", "dk", "dv")}
+    slip(found, case, arrays, mask, keys)
+    name = next(n for n in found if not np.array_equal(found[n], wanted[n]))
+    return Guess(case, found, wanted, arrays, list(rows), list(keys)).text(name, lambda _: 1e-5)
+
+
+def other(**changes):
+    """Dense attention with other arguments."""
+
+    def slip(found, case, arrays, mask, _):
+        given = {name: of(case, arrays, mask) for name, of in changes.items()}
+        found.update({name: x for name, x in dense(case, **{"arrays": arrays, "mask": mask, **given}).items() if name in found})
+
+    return slip
+
+
+def times(name, factor):
+    def slip(found, *_):
+        found[name] *= factor
+
+    return slip
+
+
+def blind(name, value):
+    def slip(found, case, arrays, mask, _):
+        found[name][:, :, ~mask.any(1)] = value
+
+    return slip
+
+
+def keys_of_next_rank(found, case, arrays, mask, keys):
+    found["dq"] = dense(case, arrays, mask)["ds"] @ arrays["k"][:, :, np.concatenate(keys[1:] + keys[:1])]
+
+
+def last_keys_twice(found, case, arrays, mask, keys):
+    """The keys of rank 0 are those of rank 1 on rank 2, forward."""
+    p, own = dense(case, arrays, mask)["p"], keys[2]
+    weights = p[:, :, own] * np.repeat([0, 2, 1], [len(of) for of in keys])
+    found["o"][:, :, own] = weights @ arrays["v"] / weights.sum(-1, keepdims=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "slip", "words"),
+    [
+        ("sinks", other(arrays=lambda _, a, __: a | {"sinks": np.full(2, -np.inf)}), "as if sinks are ignored"),
+        ("sinks", other(arrays=lambda _, a, __: a | {"sinks": a["sinks"] + np.log(3)}), "as if each rank takes the sinks in"),
+        ("window", other(mask=lambda c, _, __: seen(c, {"window": (6, 3)})), "as if window = (6, 3)"),
+        ("causal", other(mask=lambda c, _, __: seen(c, {"window": (99, 1)})), "as if a query sees the key after its own, too"),
+        ("rows that see nothing", other(mask=lambda c, _, __: seen(c._replace(bottom_right=False), c.options)), "is aligned top-left"),
+        ("rows that see nothing", blind("lse", 0.0), ": only in rows that see no key"),
+        ("d_v < d", other(scale=lambda c, _, __: c.d_v**-0.5), "as if scale is 1 / sqrt(d_v)"),
+        ("zig-zag, causal", other(mask=lambda c, _, m: np.tril(m)[np.ix_(*[np.argsort(zigzag(c.n_q))] * 2)]), "are taken for contiguous"),
+        ("plain", times("dk", 1 / 3), ": it is 0.3333 times what it should be"),
+        ("plain", keys_of_next_rank, "as if the backward pass took the k of rank 1 for that of rank 0"),
+        ("plain", last_keys_twice, "as if rank 2 took the keys of rank 0 not at all, of rank 1 twice"),
+    ],
+)  # fmt: skip
+def test_a_slip_is_named(name, slip, words):
+    (case,) = (case for case in cases_of(3, FEATURES, True) if case.name == name)
+    text = wrong(case, slip)
+    assert words in text, text
+
+
+def zigzag(n):
+    return np.concatenate([positions(Layout(grid_rows=3, ownership="zig-zag"), rank, n)[0] for rank in range(3)])
 
 
 def test_the_dense_answers_are_those_of_redblue():
