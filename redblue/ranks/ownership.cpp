@@ -29,7 +29,7 @@ Rows rows_of_rank(Ownership kind, index_t n, index_t rank, index_t ranks, index_
 
 Owned owned_documents(const Problem& problem, std::size_t ranks) {
   const Sight sight(problem);
-  const auto& documents = sight.documents();
+  const std::vector<Document> documents = documents_of(problem);
   std::vector<Words> work;
   work.reserve(documents.size());
   for (const Document& d : documents) work.push_back(sight.pairs(Rows::of(d.queries), Rows::of(d.keys)));
@@ -69,7 +69,9 @@ Owned owned_rows(const Problem& problem, int ranks, Ownership kind, index_t bloc
         fmt::format("block = {}: {} rows have no blocks; block-cyclic rows have", block, name_of(kind)));
   if (kind == Ownership::documents) {
     if (problem.cu_seqlens_q.empty() && problem.cu_seqlens_k.empty())
-      throw InvalidProblem("documents lie on one rank each where there are packed sequences: give cu_seqlens_q");
+      throw InvalidProblem(
+          "documents lie on one rank each where there are packed sequences: give cu_seqlens_q (the program's "
+          "--seqlens)");
     return owned_documents(problem, static_cast<std::size_t>(ranks));
   }
   Owned owned;

@@ -29,17 +29,21 @@ void require_shareable(const Problem& p) {
 
 }  // namespace
 
-Sight::Sight(const Problem& problem) : problem_(problem) {
+std::vector<Document> documents_of(const Problem& problem) {
+  if (problem.cu_seqlens_q.empty() && problem.cu_seqlens_k.empty()) return {{{0, problem.n_q}, {0, problem.n_k}}};
+  const auto& q = problem.cu_seqlens_q.empty() ? problem.cu_seqlens_k : problem.cu_seqlens_q;
+  const auto& k = problem.cu_seqlens_k.empty() ? problem.cu_seqlens_q : problem.cu_seqlens_k;
+  std::vector<Document> documents;
+  documents.reserve(q.size());
+  for (std::size_t s = 0; s + 1 < q.size(); ++s) documents.push_back({{q[s], q[s + 1]}, {k[s], k[s + 1]}});
+  return documents;
+}
+
+Sight::Sight(const Problem& problem)
+    : problem_(problem), whole_(problem.cu_seqlens_q.empty() && problem.cu_seqlens_k.empty()) {
   problem.validate();
   require_shareable(problem);
-  if (problem.cu_seqlens_q.empty() && problem.cu_seqlens_k.empty()) {
-    documents_.push_back({{0, problem.n_q}, {0, problem.n_k}});
-    whole_ = true;
-  } else {
-    const auto& q = problem.cu_seqlens_q.empty() ? problem.cu_seqlens_k : problem.cu_seqlens_q;
-    const auto& k = problem.cu_seqlens_k.empty() ? problem.cu_seqlens_q : problem.cu_seqlens_k;
-    for (std::size_t s = 0; s + 1 < q.size(); ++s) documents_.push_back({{q[s], q[s + 1]}, {k[s], k[s + 1]}});
-  }
+  documents_ = documents_of(problem);
   problem_.cu_seqlens_q.clear();
   problem_.cu_seqlens_k.clear();
   problem_.sinks = false;  // they are one more key, which no part has; lse of a gradient holds them

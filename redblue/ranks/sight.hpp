@@ -12,6 +12,9 @@ struct Document {
   Range queries, keys;
 };
 
+/// All documents of a problem, in order: also those without queries, or without keys.
+std::vector<Document> documents_of(const Problem& problem);
+
 /// Some queries, neighbours, beside some keys, neighbours, as a problem of its own: its sizes and causal_offset are
 /// those of these rows.
 struct Part {
@@ -26,6 +29,7 @@ class Sight {
   /// Throws Unsupported, naming the option, where the problem asks for more than that.
   explicit Sight(const Problem& problem);
 
+  /// The documents that have queries and keys.
   const std::vector<Document>& documents() const { return documents_; }
   /// The pairs of each document, of one query head: positions count from its first query and key.
   const std::vector<Pairs>& pairs_of_documents() const { return pairs_; }

@@ -204,6 +204,29 @@ RC_GTEST_PROP(RankCounts, AreThoseOfTheDefinitions, ()) {
   }
 }
 
+/// A document without queries still has keys, one without keys has queries: they lie on some rank, too.
+TEST(RankCounts, RowsOfDocumentsThatSeeNothingLieOnARank) {
+  Problem p;
+  p.n_q = 7;
+  p.n_k = 9;
+  p.d = p.d_v = 2;
+  p.cu_seqlens_q = {0, 4, 4, 6, 7};
+  p.cu_seqlens_k = {0, 3, 8, 8, 9};
+  const World w(p, {.grid_rows = 3, .ownership = Ownership::documents});
+  Rows queries, keys;
+  Words rows, cols;
+  for (int r = 0; r < 3; ++r) {
+    queries = union_of(queries, w.queries_of(r));
+    keys = union_of(keys, w.keys_of(r));
+    rows += w.queries_of(r).count();
+    cols += w.keys_of(r).count();
+  }
+  EXPECT_EQ(queries, Rows::of({0, 7}));
+  EXPECT_EQ(keys, Rows::of({0, 9}));
+  EXPECT_EQ(rows, 7);
+  EXPECT_EQ(cols, 9);
+}
+
 /// A rank hands on, in a ring, all blocks but the one of its left neighbour, whoever needs them.
 TEST(RankCounts, RingsHandOnAllOtherBlocks) {
   Problem p;
