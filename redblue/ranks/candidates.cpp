@@ -56,7 +56,10 @@ double least_value(const Problem& p, const Wanted& wanted, const Layout& l, bool
       const double rows = side == Side::queries ? static_cast<double>(p.n_q) * (1.0 / l.grid_rows - 1 / P)
                                                 : static_cast<double>(p.n_k) * (1.0 / l.grid_cols - 1 / P);
       words += rows * (w.inputs + w.results).to_double();
-      bytes += rows * (w.inputs * wanted.widths.inputs).to_double();
+      Traffic row;
+      row.inputs = w.inputs;
+      row.statistics = w.statistics;
+      bytes += rows * wire_bytes(row, wanted.widths).to_double();
     }
   if (!wanted.least_time) return words;
   const Network& network = *wanted.network;

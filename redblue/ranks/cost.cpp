@@ -3,10 +3,6 @@
 namespace redblue::ranks {
 namespace {
 
-Words wire_bytes(const Traffic& t, const WireWidths& widths) {
-  return t.inputs * widths.inputs + t.partials * widths.partials;
-}
-
 double wire_seconds(const Crossing& c, const WireWidths& widths, const Network& network) {
   const Words messages = std::max(c.received.messages, c.sent.messages);
   const Words bytes = std::max(wire_bytes(c.received, widths), wire_bytes(c.sent, widths));
@@ -14,6 +10,10 @@ double wire_seconds(const Crossing& c, const WireWidths& widths, const Network& 
 }
 
 }  // namespace
+
+Words wire_bytes(const Traffic& t, const WireWidths& widths) {
+  return (t.inputs - t.statistics) * widths.inputs + (t.statistics + t.partials) * widths.partials;
+}
 
 Words operations_of_pair(const Problem& p) {
   return p.op == Operation::backward ? Words(2) * (Words(3) * p.d + Words(2) * p.d_v) : Words(2) * (Words(p.d) + p.d_v);

@@ -16,8 +16,9 @@ struct Network {
 /// Bytes of a word on the wire.
 struct WireWidths {
   index_t inputs = 4;
-  index_t partials = 4;
+  index_t partials = 4;  ///< of partial results, lse and D
 };
+Words wire_bytes(const Traffic& traffic, const WireWidths& widths);
 
 /// What a layout costs: what its busiest rank does in each respect, and all of them together.
 struct LayoutCost {

@@ -25,17 +25,22 @@ Words most_held(const World& world, const Program& program) {
   return most;
 }
 
-void note(Traffic& t, Cargo cargo, Words words) {
-  (cargo == Cargo::inputs ? t.inputs : t.partials) += words;
+void note_inputs(Traffic& t, Words rows, const RowWidths& widths) {
+  t.inputs += rows * widths.inputs;
+  t.statistics += rows * widths.statistics;
+  t.messages += 1;
+}
+void note_results(Traffic& t, Words rows, const RowWidths& widths) {
+  t.partials += rows * widths.results;
   t.messages += 1;
 }
 
 /// Rows that come here as inputs, and rows that go elsewhere, each as wide there; their results go the other way.
 void note_both(Crossing& c, Words come, const RowWidths& here, Words go, const RowWidths& there) {
-  if (come > 0) note(c.received, Cargo::inputs, come * here.inputs);
-  if (come > 0 && here.results > 0) note(c.sent, Cargo::partials, come * here.results);
-  if (go > 0) note(c.sent, Cargo::inputs, go * there.inputs);
-  if (go > 0 && there.results > 0) note(c.received, Cargo::partials, go * there.results);
+  if (come > 0) note_inputs(c.received, come, here);
+  if (come > 0 && here.results > 0) note_results(c.sent, come, here);
+  if (go > 0) note_inputs(c.sent, go, there);
+  if (go > 0 && there.results > 0) note_results(c.received, go, there);
 }
 
 /// It adds what heads cost that change ranks at a place, to the groups and back.
@@ -75,11 +80,11 @@ void add_ring(const World& w, Side side, int v, const RowWidths& widths, Crossin
   for (int u = 0; u < n; ++u) {
     const Words rows = w.rows_of_place(side, u).count();
     if (rows == 0) continue;
-    if (u != v) note(c.received, Cargo::inputs, rows * widths.inputs);
-    if (u != left) note(c.sent, Cargo::inputs, rows * widths.inputs);
+    if (u != v) note_inputs(c.received, rows, widths);
+    if (u != left) note_inputs(c.sent, rows, widths);
     if (widths.results == 0) continue;
-    if (u != right) note(c.received, Cargo::partials, rows * widths.results);
-    if (u != v) note(c.sent, Cargo::partials, rows * widths.results);
+    if (u != right) note_results(c.received, rows, widths);
+    if (u != v) note_results(c.sent, rows, widths);
   }
 }
 
@@ -96,11 +101,21 @@ void add_grid(const World& w, Side side, int v, const RowWidths& widths, Crossin
 
 }  // namespace
 
+void note(Traffic& traffic, const World& world, const Program& program, const Step& step) {
+  traffic.messages += 1;
+  for (const Piece& p : step.pieces) {
+    const SlowArray array = program.tiles[static_cast<std::size_t>(p.tile)].array;
+    const Words words = words_of(world.problem(), array, p.rows, p.heads);
+    (step.cargo == Cargo::inputs ? traffic.inputs : traffic.partials) += words;
+    if (step.cargo == Cargo::inputs && (array == SlowArray::lse || array == SlowArray::D)) traffic.statistics += words;
+  }
+}
+
 RankCount count(const World& world, const Program& program) {
   RankCount c;
   for (const Step& s : program.steps) {
-    if (s.verb == Verb::send) note(c.sent, s.cargo, words_of(world, program, s.pieces));
-    if (s.verb == Verb::receive) note(c.received, s.cargo, words_of(world, program, s.pieces));
+    if (s.verb == Verb::send) note(c.sent, world, program, s);
+    if (s.verb == Verb::receive) note(c.received, world, program, s);
     if (s.verb == Verb::attend || s.verb == Verb::gradient) {
       const Tile &q = program.tiles[static_cast<std::size_t>(s.tiles[0])],
                  &k = program.tiles[static_cast<std::size_t>(s.tiles[1])];

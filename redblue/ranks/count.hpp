@@ -8,6 +8,7 @@ namespace redblue::ranks {
 struct Traffic {
   Words inputs, partials;  ///< words, by Cargo
   Words messages;
+  Words statistics{};  ///< of the inputs: lse and D, which have the type of the arithmetic
   Words words() const { return inputs + partials; }
   friend bool operator==(const Traffic&, const Traffic&) = default;
 };
@@ -19,6 +20,9 @@ struct RankCount {
       held;  ///< most words that it holds at a time beside the caller's tensors; staging of messages is not among them
   friend bool operator==(const RankCount&, const RankCount&) = default;
 };
+
+/// Adds a send or a receive.
+void note(Traffic& traffic, const World& world, const Program& program, const Step& step);
 
 /// By walking through the steps of a rank.
 RankCount count(const World& world, const Program& program);

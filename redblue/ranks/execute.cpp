@@ -231,8 +231,7 @@ class Executor {
     coming_.pop_front();
   }
   void crossed(Traffic& traffic, Words& bytes, const Step& s, std::size_t size) {
-    (s.cargo == Cargo::inputs ? traffic.inputs : traffic.partials) += words_of(world_, program_, s.pieces);
-    traffic.messages += 1;
+    note(traffic, world_, program_, s);
     bytes += static_cast<index_t>(size);
   }
 

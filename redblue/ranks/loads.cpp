@@ -7,9 +7,14 @@
 namespace redblue::ranks {
 namespace {
 
-void add_messages(Traffic& t, Cargo cargo, const Messages& m, Words width) {
-  if (width == 0) return;
-  (cargo == Cargo::inputs ? t.inputs : t.partials) += m.rows * width;
+void add_inputs(Traffic& t, const Messages& m, const RowWidths& widths) {
+  t.inputs += m.rows * widths.inputs;
+  t.statistics += m.rows * widths.statistics;
+  t.messages += m.number;
+}
+void add_results(Traffic& t, const Messages& m, const RowWidths& widths) {
+  if (widths.results == 0) return;
+  t.partials += m.rows * widths.results;
   t.messages += m.number;
 }
 
@@ -57,10 +62,10 @@ void add_head_flows(const World& w, Side side, const RowWidths& widths, std::vec
       const index_t own = w.rows_of(side, first + g).count();
       const Messages out{Words(own) * (groups - 1), own > 0 ? groups - 1 : 0}, in{all - own, some - (own > 0 ? 1 : 0)};
       Crossing& c = loads[static_cast<std::size_t>(first) + static_cast<std::size_t>(g)].heads;
-      add_messages(c.sent, Cargo::inputs, out, widths.inputs);
-      add_messages(c.received, Cargo::partials, out, widths.results);
-      add_messages(c.received, Cargo::inputs, in, widths.inputs);
-      add_messages(c.sent, Cargo::partials, in, widths.results);
+      add_inputs(c.sent, out, widths);
+      add_results(c.received, out, widths);
+      add_inputs(c.received, in, widths);
+      add_results(c.sent, in, widths);
     }
   }
 }
@@ -70,10 +75,10 @@ void add_grid_flows(const World& w, Side side, const RowWidths& widths, std::vec
   for (int rank = 0; rank < w.ranks(); ++rank) {
     const Flow& f = flows[static_cast<std::size_t>(w.place_of(rank))];
     Crossing& c = loads[static_cast<std::size_t>(rank)].grid;
-    add_messages(c.received, Cargo::inputs, f.inputs_in, widths.inputs);
-    add_messages(c.sent, Cargo::inputs, f.inputs_out, widths.inputs);
-    add_messages(c.received, Cargo::partials, f.results_in, widths.results);
-    add_messages(c.sent, Cargo::partials, f.results_out, widths.results);
+    add_inputs(c.received, f.inputs_in, widths);
+    add_inputs(c.sent, f.inputs_out, widths);
+    add_results(c.received, f.results_in, widths);
+    add_results(c.sent, f.results_out, widths);
   }
 }
 
@@ -95,7 +100,7 @@ std::vector<Load> loads_of(const World& w) {
 
 Crossing crossing_of(const Load& load) {
   const auto sum = [](const Traffic& a, const Traffic& b) {
-    return Traffic{a.inputs + b.inputs, a.partials + b.partials, a.messages + b.messages};
+    return Traffic{a.inputs + b.inputs, a.partials + b.partials, a.messages + b.messages, a.statistics + b.statistics};
   };
   return {sum(load.heads.received, load.grid.received), sum(load.heads.sent, load.grid.sent)};
 }

@@ -75,8 +75,9 @@ class Simulation {
 
   double seconds_to_transfer(const Program& program, const Step& step) const {
     if (step.verb != Verb::send && step.verb != Verb::receive) return 0;
-    const index_t width = step.cargo == Cargo::inputs ? widths_.inputs : widths_.partials;
-    return (words_of(world_, program, step.pieces) * width).to_double() / network_.bandwidth;
+    Traffic traffic;
+    note(traffic, world_, program, step);
+    return wire_bytes(traffic, widths_).to_double() / network_.bandwidth;
   }
   double seconds_of_work(const Program& program, const Step& step) const {
     if (network_.arithmetic <= 0) return 0;

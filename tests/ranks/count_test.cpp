@@ -161,6 +161,7 @@ class Definition {
   }
   /// What travels to where it is needed, and back.
   void add(Side side, index_t in, index_t out, Crossing& c) const {
+    const index_t statistics = side == Side::queries && p_.op == Operation::backward ? 2 : 0;
     const bool backward = p_.op == Operation::backward, queries = side == Side::queries;
     const index_t there = queries ? (backward ? p_.d + p_.d_v + 2 : p_.d) : p_.d + p_.d_v;
     const index_t back = queries ? (backward ? p_.d : p_.d_v + 1) : (backward ? p_.d + p_.d_v : 0);
@@ -169,6 +170,8 @@ class Definition {
       words += size;
       messages += size > 0 ? 1 : 0;
     };
+    c.received.statistics += each * in * statistics;
+    c.sent.statistics += each * out * statistics;
     message(c.received.inputs, c.received.messages, each * in * there);
     message(c.sent.partials, c.sent.messages, each * in * back);
     message(c.sent.inputs, c.sent.messages, each * out * there);
