@@ -37,6 +37,7 @@ Json layout_row_to_json(const LayoutRow& row) {
   j["balance"] = c.balance;
   j["held"] = c.held ? Json(to_json(*c.held)) : Json(nullptr);
   if (c.seconds) j["modelled_seconds"] = *c.seconds;
+  if (c.seconds) j["simulated_seconds"] = c.simulated ? Json(*c.simulated) : Json(nullptr);
   return j;
 }
 
@@ -70,7 +71,8 @@ void print_layouts(const Problem& p, const ranks::Wanted& wanted, const ranks::L
   for (const LayoutRow& r : plan.rows) name = std::max(name, r.name.size());
   fmt::print("  {:<{}} {:>16} {:<9} {:<12} {:>16} {:>16} {:>7} {:>16} {:>9} {:>16} {:>8}{}\n", "layout", name,
              "groups x grid", "transfer", "rows", "words of a rank", "bound", "ratio", "bytes", "messages",
-             "words held", "balance", wanted.network ? fmt::format(" {:>12}", "modelled ms") : "");
+             "words held", "balance",
+             wanted.network ? fmt::format(" {:>12} {:>12}", "modelled ms", "simulated ms") : "");
   for (std::size_t i = 0; i < plan.rows.size(); ++i) {
     const LayoutRow& r = plan.rows[i];
     const ranks::LayoutCost& c = r.cost;
@@ -78,7 +80,9 @@ void print_layouts(const Problem& p, const ranks::Wanted& wanted, const ranks::L
                r.name, name, shape_text(c.layout), name_of(c.layout.transfer), name_of(c.layout.ownership),
                c.words.str(), r.bound.words.str(), r.ratio ? fmt::format("{:.3f}", *r.ratio) : "-", c.bytes.str(),
                c.messages.str(), c.held ? c.held->str() : "-", c.balance,
-               c.seconds ? fmt::format(" {:>12.4g}", 1e3 * *c.seconds) : "");
+               c.seconds ? fmt::format(" {:>12.4g} {:>12}", 1e3 * *c.seconds,
+                                       c.simulated ? fmt::format("{:.4g}", 1e3 * *c.simulated) : "-")
+                         : "");
   }
   for (const ranks::LayoutRefusal& r : plan.refused) fmt::print("- {:<{}} {}\n", r.name, name, r.why);
   fmt::print("\n{}\n", plan.reason);

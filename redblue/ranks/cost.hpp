@@ -31,6 +31,8 @@ struct LayoutCost {
   double balance;                 ///< these over the mean; 1: all have as many
   Words home_queries, home_keys;  ///< rows of a rank
   std::optional<double> seconds;  ///< modelled, of the slowest rank
+  /// Seconds of the slowest rank at its steps, in simulated time: for kMostWalked ranks at most.
+  std::optional<double> simulated;
   /// Words that a rank holds beside what the caller has there: walked through, for kMostWalked ranks at most.
   std::optional<Words> held;
 };

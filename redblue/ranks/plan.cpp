@@ -11,6 +11,8 @@
 #include "redblue/masks/visible.hpp"
 #include "redblue/ranks/bounds.hpp"
 #include "redblue/ranks/candidates.hpp"
+#include "redblue/ranks/simulate.hpp"
+#include "redblue/ranks/widths.hpp"
 
 namespace redblue::ranks {
 namespace {
@@ -122,11 +124,17 @@ class LayoutSearch {
   std::map<std::tuple<int, int, int, Transfer, Ownership>, LayoutCost> costs_;
 };
 
-LayoutRow layout_row(const Problem& p, const LayoutCost& cost) {
+LayoutRow layout_row(const Problem& p, const Wanted& wanted, const LayoutCost& cost) {
   LayoutRow row{common_name(cost.layout), cost, {}, std::nullopt};
   row.bound = best_over_ranks(bounds_over_ranks(p, {cost.layout.ranks(), cost.home_queries, cost.home_keys}));
   if (row.bound.words > 0) row.ratio = cost.words.to_double() / row.bound.words.to_double();
-  if (cost.layout.ranks() <= kMostWalked) row.cost.held = most_words_held(World(p, cost.layout));
+  if (cost.layout.ranks() > kMostWalked) return row;
+  const World world(p, cost.layout);
+  row.cost.held = most_words_held(world);
+  if (!wanted.network) return row;
+  double slowest = 0;
+  for (const Simulated& s : simulate(world, wanted.widths, *wanted.network)) slowest = std::max(slowest, s.total);
+  row.cost.simulated = slowest;
   return row;
 }
 
@@ -161,6 +169,34 @@ std::string reason_of_layout(const Problem& p, const Wanted& wanted, const std::
   return text + ": " + why_few_words(p, chosen.cost.layout);
 }
 
+/// Where every query sees every key: which of all-gather and Ulysses moves fewer words, and the number of ranks where
+/// they cross. A rank gets n - n/P more queries of H/P heads in Ulysses, and n - n/P more keys of h heads in an
+/// all-gather, of h/P in Ulysses, but of one where P ranks share h key-value heads.
+std::string crossing_text(const Problem& p, const Wanted& wanted, const std::vector<LayoutRow>& rows) {
+  const auto gather = std::ranges::find(rows, "all-gather", &LayoutRow::name),
+             heads = std::ranges::find(rows, "Ulysses", &LayoutRow::name);
+  if (gather == rows.end() || heads == rows.end() || p.n_q != p.n_k || !Sight(p).sees_all()) return "";
+  const auto width = [&](Side side) {
+    const RowWidths w = row_widths(p, side, 1);
+    return (w.inputs + w.results).to_double();
+  };
+  const double H = static_cast<double>(p.heads), h = static_cast<double>(p.kv_heads.value_or(p.heads)),
+               ratio = width(Side::queries) / width(Side::keys);
+  const bool shared = wanted.ranks > p.kv_heads.value_or(p.heads);
+  const bool heads_win = heads->cost.words < gather->cost.words;
+  std::string text = fmt::format("; {} moves fewer words than {}", heads_win ? "Ulysses" : "all-gather",
+                                 heads_win ? "all-gather" : "Ulysses");
+  if (shared && h == 1) return text + ", as it does on any number of ranks that share one key-value head";
+  text +=
+      fmt::format(": they cross at P = {:.4g} ranks, where P {} = ", shared ? H * ratio / (h - 1) : 1 + H * ratio / h,
+                  shared ? "(h - 1)" : "h");
+  if (p.op == Operation::backward)
+    text += "(2 d + d_v + 2) / (2 d + 2 d_v) H";
+  else
+    text += "(d + d_v + 1) / (d + d_v) H";
+  return text + (shared ? "" : " + h") + fmt::format(" for H = {} query heads, h = {}", p.heads, h);
+}
+
 }  // namespace
 
 std::string common_name(const Layout& l) {
@@ -188,7 +224,7 @@ LayoutPlan plan_layout(const Problem& p, const Wanted& wanted) {
     if (cost == nullptr) return;
     for (const LayoutRow& row : plan.rows)
       if (row.cost.layout == cost->layout) return;
-    plan.rows.push_back(layout_row(p, *cost));
+    plan.rows.push_back(layout_row(p, wanted, *cost));
   };
   add(chosen);
   if (wanted.ranks > 1) {
@@ -206,7 +242,7 @@ LayoutPlan plan_layout(const Problem& p, const Wanted& wanted) {
     add(search.best([](const Layout& l) { return l.head_groups == 1 && l.grid_rows > 1 && l.grid_cols > 1; }));
     add(search.best([](const Layout& l) { return l.head_groups > 1 && l.grid_rows * l.grid_cols > 1; }));
   }
-  plan.reason = reason_of_layout(p, wanted, plan.rows);
+  plan.reason = reason_of_layout(p, wanted, plan.rows) + crossing_text(p, wanted, plan.rows);
   return plan;
 }
 

@@ -43,6 +43,7 @@ TEST_F(PlanRanks, SayInJsonWhatTheirTableSays) {
     least = std::min(least, row["modelled_seconds"].get<double>());
     EXPECT_EQ(row["ratio"], row["words"].get<double>() / row["bound"]["words"].get<double>());
     EXPECT_GE(row["ratio"], 1);
+    EXPECT_GT(row["simulated_seconds"], 0);
   }
   EXPECT_EQ(j["layouts"][0]["modelled_seconds"], least);
   const Json words = plan({"--ranks", "8", "--network", "5us,50GB/s", "--objective", "words", "--json"}).json();

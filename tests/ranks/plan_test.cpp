@@ -11,6 +11,7 @@ namespace {
 
 using redblue::test::refusal_of;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 Problem grouped(index_t n, index_t heads, index_t kv_heads, index_t d) {
   Problem p;
@@ -62,6 +63,54 @@ TEST(RankPlans, AllGatherAndUlyssesCrossWhereTheTheorySaysIt) {
   EXPECT_LT(ulysses(48), all_gather(48));
   EXPECT_EQ(ulysses(56) - Words(4096) / P * (P - 1) / P * 56, all_gather(56));  // 8 x 8 = 56 + 8
   EXPECT_GT(ulysses(64), all_gather(64));
+}
+
+/// lse and D travel in the type of the arithmetic, beside inputs of 16 bits.
+TEST(RankPlans, BytesOfStatisticsAreThoseOfTheArithmetic) {
+  Problem p = grouped(64, 4, 2, 8);
+  p.op = Operation::backward;
+  const LayoutCost c = cost_of(World(p, {.grid_cols = 4}), {.inputs = 2, .partials = 4}, std::nullopt);
+  const Words rows = 3 * 16 * 4;  // of all heads: Q, dO, lse and D come, dQ leaves and comes
+  EXPECT_EQ(c.bytes, rows * (2 * (8 + 8) + 4 * 2) + rows * 4 * 8);
+}
+
+/// The sentence says where all-gather and Ulysses cross, and which of them moves fewer words here.
+TEST(RankPlans, SayWhereAllGatherAndUlyssesCross) {
+  const auto reason = [](index_t H, index_t h, int P, Operation op = Operation::forward) {
+    Problem p = grouped(4096, H, h, 64);
+    p.op = op;
+    return plan_layout(p, {.ranks = P}).reason;
+  };
+  EXPECT_THAT(reason(48, 8, 8), HasSubstr("; Ulysses moves fewer words than all-gather: they cross at P = 7.047 ranks, "
+                                          "where P h = (d + d_v + 1) / (d + d_v) H + h for H = 48 query heads, h = 8"));
+  EXPECT_THAT(reason(64, 8, 8),
+              HasSubstr("; all-gather moves fewer words than Ulysses: they cross at P = 9.062 ranks"));
+  // Eight ranks share four key-value heads: P (h - 1) = H.
+  EXPECT_THAT(reason(32, 4, 8), HasSubstr("; all-gather moves fewer words than Ulysses: they cross at P = 10.75 ranks, "
+                                          "where P (h - 1) = (d + d_v + 1) / (d + d_v) H for"));
+  EXPECT_THAT(reason(32, 4, 16), HasSubstr("; Ulysses moves fewer words than all-gather: they cross at P = 10.75"));
+  EXPECT_THAT(reason(8, 1, 8), HasSubstr("; all-gather moves fewer words than Ulysses, as it does on any number"));
+  EXPECT_THAT(reason(48, 8, 8, Operation::backward), HasSubstr("where P h = (2 d + d_v + 2) / (2 d + 2 d_v) H + h"));
+  EXPECT_THAT(reason(48, 8, 7), Not(HasSubstr("cross")));  // heads do not go in 7 groups
+}
+
+/// Steps of all ranks in simulated time: a ring works while its blocks travel, a gather waits for them.
+TEST(RankPlans, SimulateWhatTheyModel) {
+  const Problem p = grouped(4096, 4, 4, 64);
+  const Network network{.latency = 1e-6, .bandwidth = 1e9, .overlap = 1, .arithmetic = 1e12};
+  const LayoutPlan plan = plan_layout(p, {.ranks = 4, .network = network, .least_time = true});
+  const double message = 1024.0 * 4 * 128 * 4 / 1e9, work = 1024.0 * 1024 * 4 * 256 / 1e12;  // a block, and its pairs
+  ASSERT_GT(message, work);
+  for (const LayoutRow& row : plan.rows) {
+    if (row.name == "ring") {  // each block comes after the one before, which has left by then
+      EXPECT_NEAR(*row.cost.simulated, 3 * message + 1e-6 + work, 1e-2 * message);
+    }
+    if (row.name == "all-gather") {
+      EXPECT_NEAR(*row.cost.simulated, 3 * message + 1e-6 + 4 * work, 1e-9);
+    }
+  }
+  const LayoutPlan without = plan_layout(p, {.ranks = 4});
+  EXPECT_FALSE(without.rows[0].cost.simulated);
 }
 
 /// The best of all layouts whose busiest rank has no more than 1.1 times the pairs of the best one.
