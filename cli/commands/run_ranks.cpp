@@ -3,12 +3,16 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <functional>
 #include <memory>
+#include <span>
 #include <utility>
 
 #include "commands/commands.hpp"
+#include "files/nan.hpp"
 #include "mpi.hpp"
 #include "redblue/planner/options.hpp"
+#include "redblue/ranks/channel.hpp"
 #include "redblue/ranks/in_process.hpp"
 #include "redblue/ranks/whole.hpp"
 #include "redblue/verify/verify.hpp"
@@ -42,8 +46,9 @@ constexpr int kMostThreads = 64;  // as ranks of one process
 
 /// What all ranks did, as rank 0 knows it.
 struct Report {
-  ranks::Ran ran;           ///< of rank 0
-  ranks::Crossing formula;  ///< of rank 0
+  ranks::Ran ran;                   ///< of rank 0
+  std::optional<ranks::Ran> alone;  ///< its messages, without work
+  ranks::Crossing formula;          ///< of rank 0
   double seconds = 0;
   std::string carried_by;
   std::optional<Verification> verification;
@@ -82,6 +87,43 @@ ranks::Layout layout_for(const Problem& problem, const ranks::Wanted& wanted, bo
                   wanted.ranks));
 }
 
+/// The first NaN of these rows of the inputs; empty where there is none.
+std::string nan_of(const RanksRun& run, const std::function<ranks::Rows(SlowArray)>& rows) {
+  for (const SlowArray a : inputs_of(run.problem)) {
+    const Tensor& t = run.inputs[a];
+    if (t.data == nullptr) continue;
+    const ranks::Rows own = rows(a);
+    for (const Range& range : own.ranges())
+      if (const auto where = first_unwanted(t, Unwanted::nan, range))
+        return fmt::format("{} has {}: so has every output that depends on it", tensor_name(a), *where);
+  }
+  return "";
+}
+
+/// On rank 0: the NaN of the first rank that has one in its own rows.
+std::string nan_of_ranks(const RanksRun& run, const ranks::World& world, ranks::Transport& transport,
+                         std::chrono::milliseconds patience) {
+  constexpr std::size_t kSize = 160;
+  const auto own = [&](SlowArray a) {
+    return is_of_modifiers(a) ? ranks::Rows() : world.rows_of(side_of(a), transport.rank());
+  };
+  std::string words = nan_of(run, own);
+  words.resize(kSize);
+  const auto wait = [&](ranks::Transport::Pending& message, int rank) {
+    if (!message.wait(patience)) throw Error(fmt::format("rank {} has not said whether its inputs hold NaN", rank));
+  };
+  if (transport.rank() != 0) {
+    wait(*transport.send(0, ranks::kAgreement, std::as_bytes(std::span(words))), 0);
+    return "";
+  }
+  for (int r = 1; r < world.ranks(); ++r) {
+    std::string others(kSize, 0);
+    wait(*transport.receive(r, ranks::kAgreement, std::as_writable_bytes(std::span(others))), r);
+    if (words[0] == 0) words = others;
+  }
+  return words.substr(0, words.find('\0'));
+}
+
 Report in_threads(const RanksRun& run, const ranks::World& world, const Tensors& whole) {
   std::vector<std::unique_ptr<ranks::OwnRows>> own;
   std::vector<Tensors> tensors;
@@ -89,29 +131,47 @@ Report in_threads(const RanksRun& run, const ranks::World& world, const Tensors&
     own.push_back(std::make_unique<ranks::OwnRows>(world, r, whole));
     tensors.push_back(own.back()->tensors());
   }
+  if (!run.quiet)
+    if (const std::string nan = nan_of(run, [&](SlowArray a) { return ranks::Rows::of({0, run.inputs[a].shape[2]}); });
+        !nan.empty())
+      note(nan);
+  ranks::How how = how_of(run, 1);
+  how.messages_alone = true;
+  std::optional<ranks::Ran> alone;
+  if (run.ranks.overlap) alone = run_in_process(world, tensors, how)[0];
+  how.messages_alone = false;
   const auto start = std::chrono::steady_clock::now();
-  const std::vector<ranks::Ran> all = run_in_process(world, tensors, how_of(run, 1));
+  const std::vector<ranks::Ran> all = run_in_process(world, tensors, how);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   for (const auto& rows : own) rows->write_to(whole);
-  return {all[0], crossing_of(world, 0), seconds, "threads of this process", {}};
+  return {all[0], alone, crossing_of(world, 0), seconds, "threads of this process", {}};
 }
 
 Report over_mpi(const RanksRun& run, const ranks::World& world, ranks::Transport& transport, const Tensors& whole) {
-  const ranks::How how = how_of(run, run.options.threads == 0 ? 1 : run.options.threads);
+  ranks::How how = how_of(run, run.options.threads == 0 ? 1 : run.options.threads);
   const ranks::OwnRows own(world, transport.rank(), whole);
+  if (!run.quiet)
+    if (const std::string nan = nan_of_ranks(run, world, transport, how.patience); !nan.empty()) note(nan);
+  how.messages_alone = true;
+  std::optional<ranks::Ran> alone;
+  if (run.ranks.overlap) alone = ranks::run(world, transport, own.tensors(), how);
+  how.messages_alone = false;
   const auto start = std::chrono::steady_clock::now();
   const ranks::Ran ran = ranks::run(world, transport, own.tensors(), how);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   collect(world, transport, own, whole, how.patience);
-  return {ran, crossing_of(world, transport.rank()), seconds, "MPI", {}};
+  return {ran, alone, crossing_of(world, transport.rank()), seconds, "MPI", {}};
 }
 
 Json traffic_to_json(const ranks::Traffic& t) {
   return {{"inputs", to_json(t.inputs)}, {"partials", to_json(t.partials)}, {"messages", to_json(t.messages)}};
 }
 
+double seconds_in(std::chrono::nanoseconds time) { return std::chrono::duration<double>(time).count(); }
+
 void print_report(const RanksRun& run, const ranks::World& world, const Report& r) {
   const bool ok = !r.verification || r.verification->ok();
+  const double overlap = r.alone ? overlap_of(r.ran, *r.alone).value_or(-1) : -1;  // -1: there is none
   if (run.json) {
     Json j{
         {"schema", "redblue.run_ranks/1"},
@@ -130,7 +190,9 @@ void print_report(const RanksRun& run, const ranks::World& world, const Report& 
           {"words_between_fast_and_slow_memory", to_json(r.ran.io)},
           {"held_bytes", to_json(r.ran.held_bytes)},
           {"staging_bytes", to_json(r.ran.staging_bytes)},
-          {"waited_seconds", std::chrono::duration<double>(r.ran.waited).count()}}},
+          {"waited_seconds", seconds_in(r.ran.waited)},
+          {"messages_alone_seconds", r.alone ? Json(seconds_in(r.alone->waited)) : Json(nullptr)},
+          {"overlap", overlap >= 0 ? Json(overlap) : Json(nullptr)}}},
         {"seconds", r.seconds},
         {"verified", r.verification ? Json(ok) : Json(nullptr)}};
     return print(j);
@@ -147,8 +209,11 @@ void print_report(const RanksRun& run, const ranks::World& world, const Report& 
   line("inputs sent", r.ran.crossed.sent.inputs, r.formula.sent.inputs);
   line("partials sent", r.ran.crossed.sent.partials, r.formula.sent.partials);
   line("messages sent", r.ran.crossed.sent.messages, r.formula.sent.messages);
-  fmt::print("time {:.3g} s, of which rank 0 waited {:.3g} s for messages\n", r.seconds,
-             std::chrono::duration<double>(r.ran.waited).count());
+  fmt::print("time {:.3g} s, of which rank 0 waited {:.3g} s for messages\n", r.seconds, seconds_in(r.ran.waited));
+  if (r.alone)
+    fmt::print("its messages alone take {:.3g} s: {}\n", seconds_in(r.alone->waited),
+               overlap >= 0 ? fmt::format("{:.0f} % of what its work could hide is hidden", 100 * overlap)
+                            : "there is nothing to hide");
   if (r.verification)
     for (const Deviation& d : r.verification->outputs)
       fmt::print("verify {:<4} error {:.2e}, tolerance {:.2e}: {}\n", d.name, d.error, d.tolerance,

@@ -16,12 +16,12 @@ struct Half {
 
 /// what(word) names what is wrong with it, or is null.
 template <class T, class What>
-std::optional<std::string> find(const Tensor& t, const What& what) {
+std::optional<std::string> find(const Tensor& t, Range of, const What& what) {
   const T* const words = static_cast<const T*>(t.data);
-  const auto& [batches, heads, rows, cols] = t.shape;
+  const auto& [batches, heads, all, cols] = t.shape;
   for (index_t b = 0; b < batches; ++b)
     for (index_t h = 0; h < heads; ++h)
-      for (index_t r = 0; r < rows; ++r) {
+      for (index_t r = of.begin; r < of.end; ++r) {
         const T* const row = words + b * t.strides[0] + h * t.strides[1] + r * t.strides[2];
         for (index_t c = 0; c < cols; ++c)
           if (const char* const found = what(row[c * t.strides[3]]))
@@ -33,6 +33,10 @@ std::optional<std::string> find(const Tensor& t, const What& what) {
 }  // namespace
 
 std::optional<std::string> first_unwanted(const Tensor& t, Unwanted unwanted) {
+  return first_unwanted(t, unwanted, {0, t.shape[2]});
+}
+
+std::optional<std::string> first_unwanted(const Tensor& t, Unwanted unwanted, Range of) {
   const auto name = [&](bool nan, bool inf, bool negative) -> const char* {
     if (nan) return "a NaN";
     if (inf && !negative && unwanted != Unwanted::nan) return "+inf";
@@ -44,13 +48,13 @@ std::optional<std::string> first_unwanted(const Tensor& t, Unwanted unwanted) {
   };
   switch (t.dtype) {
     case DType::f64:
-      return find<double>(t, real);
+      return find<double>(t, of, real);
     case DType::f32:
-      return find<float>(t, real);
+      return find<float>(t, of, real);
     case DType::f16:
-      return find<Half>(t, half(0x7c00));
+      return find<Half>(t, of, half(0x7c00));
     case DType::bf16:
-      return find<Half>(t, half(0x7f80));
+      return find<Half>(t, of, half(0x7f80));
     case DType::boolean:
     case DType::int8:
       return std::nullopt;
@@ -60,7 +64,7 @@ std::optional<std::string> first_unwanted(const Tensor& t, Unwanted unwanted) {
 
 std::optional<std::string> first_beyond_f32(const Tensor& t) {
   if (t.dtype != DType::f64) return std::nullopt;
-  return find<double>(t, [](double x) {
+  return find<double>(t, {0, t.shape[2]}, [](double x) {
     return std::isfinite(x) && !std::isfinite(static_cast<float>(x)) ? "a number beyond f32" : nullptr;
   });
 }

@@ -143,6 +143,9 @@ void RanksOptions::add_to(const Command& command, For what) {
               fmt::format("with --ranks: which rank has which rows: {}", fmt::join(ranks::kOwnershipNames, ", ")))
       .type_name("NAME");
   command.option("--block-rows", block, "with --ownership block-cyclic: rows of a block").type_name("ROWS");
+  if (what == For::runs)
+    command.flag("--overlap", overlap,
+                 "with --ranks: move the messages alone first, and say how much of them went on while rank 0 worked");
 }
 
 void RanksOptions::require_none() const {
@@ -153,6 +156,7 @@ void RanksOptions::require_none() const {
                                     {"--ownership", ownership}})
     if (value) throw InvalidProblem(fmt::format("{} {} is for --ranks: give that, too", name, *value));
   if (block) throw InvalidProblem(fmt::format("--block-rows {} is for --ranks: give that, too", *block));
+  if (overlap) throw InvalidProblem("--overlap is for --ranks: give that, too");
 }
 
 ranks::Wanted RanksOptions::wanted(DType dtype, DType compute, std::optional<bool> by_time) const {

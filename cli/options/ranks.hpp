@@ -11,6 +11,7 @@ namespace redblue::cli {
 struct RanksOptions {
   std::optional<index_t> number, block;
   std::optional<std::string> network, flops, layout, transfer, ownership;
+  bool overlap = false;  ///< of runs
 
   enum class For { plans, runs };
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <deque>
 #include <limits>
 #include <thread>
@@ -170,6 +171,7 @@ class Executor {
   }
 
   void step(std::size_t k, const Step& s) {
+    if (how_.messages_alone && s.verb != Verb::send && s.verb != Verb::receive) return;
     switch (s.verb) {
       case Verb::clear:
         for (const int t : s.tiles) clear(t);
@@ -322,6 +324,19 @@ class Executor {
 };
 
 }  // namespace
+
+std::optional<double> overlap_of(const Ran& ran, const Ran& alone) {
+  const std::chrono::duration<double> could = std::min(alone.waited, ran.took - ran.waited);
+  if (could.count() <= 0) return std::nullopt;
+  return std::clamp((alone.waited - ran.waited) / could, 0.0, 1.0);
+}
+
+void refuse(Transport& transport, const std::string& why, std::chrono::milliseconds patience) {
+  try {
+    agree(transport, "", std::make_exception_ptr(Error(why)), patience);
+  } catch (const Error&) {  // the one that is told to the others
+  }
+}
 
 Ran run(const World& world, Transport& transport, const Tensors& tensors, const How& how) {
   std::exception_ptr wrong;

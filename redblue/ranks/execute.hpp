@@ -1,4 +1,7 @@
 #pragma once
+#include <optional>
+#include <string>
+
 #include "redblue/ranks/count.hpp"
 #include "redblue/ranks/transport.hpp"
 #include "redblue/runtime/run.hpp"
@@ -17,6 +20,9 @@ struct How {
   /// Do ranks compare what they were asked for before they begin, and say that they are done? Each time, each sends 256
   /// bytes to rank 0, and gets as many. Without it a rank that fails may leave others without an error.
   bool agree = true;
+  /// Do nothing but send and receive? Outputs are then undefined, and Ran::waited is what messages take where no work
+  /// hides them.
+  bool messages_alone = false;
 };
 
 struct Ran {
@@ -28,6 +34,10 @@ struct Ran {
   std::chrono::nanoseconds took{}, waited{};  ///< in all, and for messages
 };
 
+/// The share of messages that went on while this rank worked, of what could: 1 where it waited for nothing but what
+/// took longer than its work. `alone` ran with How::messages_alone. No value where there is nothing to hide.
+std::optional<double> overlap_of(const Ran& ran, const Ran& alone);
+
 /// Runs attention over ranks, on the rank of this transport: all ranks call it with the same problem, layout and types.
 /// `tensors` are the rows that this rank has at home (World::queries_of, keys_of), all heads: q [batch, heads, rows, d]
 /// and so on, as in redblue/runtime/run.hpp. slopes and sinks are whole, a bias has a row for
@@ -35,5 +45,8 @@ struct Ran {
 /// have the type of the arithmetic. Throws on every rank where one of them cannot: InvalidProblem and Unsupported
 /// before anything is computed, RankError where a message does not come. Outputs are undefined if it throws.
 Ran run(const World& world, Transport& transport, const Tensors& tensors, const How& how = {});
+
+/// In place of run(), where this rank cannot even call it: the other ranks throw an Error with these words.
+void refuse(Transport& transport, const std::string& why, std::chrono::milliseconds patience = How{}.patience);
 
 }  // namespace redblue::ranks

@@ -1,3 +1,5 @@
+#include <limits>
+
 #include "cli/cli.hpp"
 #include "support/tolerance.hpp"
 
@@ -46,6 +48,31 @@ TEST(CliRanks, GiveWhatOneProcessGives) {
   EXPECT_TRUE(close(ours, truth, truth, eps_of(DType::f32)));
 }
 
+TEST(CliRanks, SayThatAnInputHasNaN) {
+  const Problem p = causal_groups();
+  Data x = generate(p);
+  x.k[3] = std::numeric_limits<double>::quiet_NaN();
+  const Workplace w;
+  w.inputs(p, x);
+  const Finished f = w.run("run --M 300 --causal --ranks 3"_args + kNpyFiles);
+  EXPECT_EQ(f.exit_code, 0);
+  EXPECT_THAT(f.err, HasSubstr("k has a NaN at [0, 0, 0, 3]: so has every output that depends on it"));
+  EXPECT_EQ(w.run("run --M 300 --causal --ranks 3 --quiet"_args + kNpyFiles).err, "");
+}
+
+TEST(CliRanks, SayHowMuchOfTheirMessagesIsHidden) {
+  const Problem p = causal_groups();
+  const Workplace w;
+  w.inputs(p, generate(p));
+  const Finished f = w.run("run --M 300 --causal --ranks 3 --overlap --verify"_args + kNpyFiles);
+  ASSERT_EQ(f.exit_code, 0) << f.err << f.out;
+  EXPECT_THAT(f.out, HasSubstr("its messages alone take "));
+  const Json j = w.run("run --M 300 --causal --ranks 3 --overlap --json"_args + kNpyFiles).json();
+  EXPECT_GE(j["rank_0"]["messages_alone_seconds"], 0);
+  const Json without = w.run("run --M 300 --causal --ranks 3 --json"_args + kNpyFiles).json();
+  EXPECT_EQ(without["rank_0"]["overlap"], nullptr);
+}
+
 TEST(CliRanks, RefuseWhatTheyDoNotHeed) {
   const Problem p = causal_groups();
   const Workplace w;
@@ -62,6 +89,7 @@ TEST(CliRanks, RefuseWhatTheyDoNotHeed) {
   EXPECT_THAT(refusal("--ranks 100 --M 300"_args), HasSubstr("--ranks 100 as threads of one process: give 64 at most"));
   EXPECT_THAT(refusal("--ranks 0 --M 300"_args), HasSubstr("--ranks 0"));
   EXPECT_THAT(refusal("--transfer ring --M 300"_args), HasSubstr("--transfer ring is for --ranks"));
+  EXPECT_THAT(refusal("--overlap --M 300"_args), HasSubstr("--overlap is for --ranks"));
   EXPECT_THAT(refusal("--ranks 2 --M 300 --dropout 0.5 --seed 1"_args), HasSubstr("ranks do not share dropout"));
   EXPECT_FALSE(w.files().contains("o.npy"));
 }

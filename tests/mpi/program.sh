@@ -22,6 +22,14 @@ files=(--q q.npy --k k.npy --v v.npy --M 500 --causal)
 "${mpirun[@]}" -n 4 "$redblue" run "${files[@]}" --ranks 4 --o ranks.npy --lse ranks_lse.npy --verify
 cmp threads.npy ranks.npy
 cmp threads_lse.npy ranks_lse.npy
+"$python" - <<'PYTHON'
+data = bytearray(open("k.npy", "rb").read())
+data[-4:] = b"\0\0\xc0\x7f"  # a NaN, in rows of the last rank
+open("nan.npy", "wb").write(data)
+PYTHON
+"${mpirun[@]}" -n 4 "$redblue" run --q q.npy --k nan.npy --v v.npy --M 500 --ranks 4 --overlap --o nan_o.npy >out 2>err
+[ "$(grep -c "k has a NaN at \[0, 1, 36, 7\]: so has every output that depends on it" err)" = 1 ]
+grep -q "its messages alone take" out
 if "${mpirun[@]}" -n 2 "$redblue" run "${files[@]}" --ranks 3 --o none.npy 2>err; then echo "3 ranks ran as 2" && exit 1; fi
 grep -q "ranks 3: mpirun started 2; give as many" err
 [ ! -e none.npy ]

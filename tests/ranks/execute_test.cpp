@@ -214,5 +214,22 @@ TEST(Ranks, SayWhichRankDoesNotAnswer) {
   EXPECT_NE(silent.gave_up.find("is not done"), std::string::npos);
 }
 
+TEST(RanksOverlap, IsTheShareOfWhatCouldBeHidden) {
+  using std::chrono::milliseconds;
+  const auto overlap = [](int took, int waited, int alone) {
+    ranks::Ran ran, messages;
+    ran.took = milliseconds(took);
+    ran.waited = milliseconds(waited);
+    messages.waited = milliseconds(alone);
+    return overlap_of(ran, messages).value_or(-1);
+  };
+  EXPECT_EQ(overlap(100, 0, 20), 1);
+  EXPECT_EQ(overlap(120, 20, 20), 0);
+  EXPECT_EQ(overlap(104, 4, 20), 0.8);
+  EXPECT_EQ(overlap(50, 40, 50), 1);  // 10 of work hide 10 of 50
+  EXPECT_EQ(overlap(200, 100, 20), 0);
+  EXPECT_EQ(overlap(100, 0, 0), -1);  // there is nothing to hide
+}
+
 }  // namespace
 }  // namespace redblue::test::of_ranks
