@@ -72,6 +72,10 @@ class Mpi:
     def __init__(self, comm: Any, patience: float = PATIENCE):
         from mpi4py import MPI
 
+        if comm == MPI.COMM_NULL:
+            raise InvalidProblem("comm is MPI.COMM_NULL, which has no ranks: call attention on the ranks of a communicator alone")
+        if comm.Is_inter():
+            raise Unsupported("comm is an intercommunicator, of two groups: give one of a single group, such as comm.Merge()")
         self._patience, self.rank, self.ranks = patience, comm.Get_rank(), comm.Get_size()
         if Mpi._key is None:
             Mpi._key = MPI.Comm.Create_keyval(delete_fn=lambda _comm, _key, kept: kept.comm.Free())

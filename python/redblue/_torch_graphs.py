@@ -21,12 +21,12 @@ REASONS = {
 }
 
 
-def end_graphs(names: dict[str, Any]) -> None:
+def end_graphs(names: dict[str, Any], reasons: dict[str, str] = REASONS) -> None:
     """From the import of torch's compiler on, graphs end at these functions of a module. torch.compiler.disable says so, and
     imports the compiler, which takes as long as all else of torch: so this waits until somebody else has."""
 
     def disable(_: Any) -> None:
-        for name, reason in REASONS.items():
+        for name, reason in reasons.items():
             names[name] = torch.compiler.disable(names[name], reason=reason)
 
     OnImport("torch._dynamo", disable)

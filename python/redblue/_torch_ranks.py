@@ -11,6 +11,7 @@ from torch.autograd.function import once_differentiable
 from . import distributed
 from ._comm import communicator
 from ._errors import Unsupported
+from ._torch_graphs import end_graphs
 from ._torch_lse import with_gradient_of_lse
 
 
@@ -18,9 +19,8 @@ class _OverRanks(torch.autograd.Function):
     """The forward pass leaves o and lse on each rank; the backward pass moves the rest again."""
 
     @staticmethod
-    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, call: tuple) -> tuple[Tensor, Tensor]:  # type: ignore[override]
-        comm, ranks, patience, report, options = call
-        o, lse = distributed.forward(q.detach(), k.detach(), v.detach(), comm, ranks, patience, report, options)
+    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, call: distributed.Call) -> tuple[Tensor, Tensor]:  # type: ignore[override]
+        o, lse = distributed.forward(q.detach(), k.detach(), v.detach(), call)
         ctx.save_for_backward(q, k, v, o, lse)
         ctx.call = call
         ctx.set_materialize_grads(False)
@@ -30,7 +30,7 @@ class _OverRanks(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, do: Optional[Tensor], dlse: Optional[Tensor]) -> tuple:  # type: ignore[override]
         q, k, v, o, lse = ctx.saved_tensors
-        comm, ranks, patience, _, options = ctx.call
+        comm, ranks, patience, _, options, _ = ctx.call
         with torch.no_grad():
             of_lse = communicator(comm, patience).total([int(dlse is not None)])[0] > 0  # on any rank: all of them move the same rows
             own_v = v
@@ -46,11 +46,19 @@ class _OverRanks(torch.autograd.Function):
         return found.dq, found.dk, found.dv[..., : own_v.shape[-1]], None
 
 
-def with_gradients(
-    q: Tensor, k: Tensor, v: Tensor, comm: Any, ranks: Any, patience: float, report: Optional[dict], options: dict
-) -> tuple[Tensor, Tensor]:
+def of_tensors(q: Tensor, k: Tensor, v: Tensor, call: distributed.Call) -> tuple[Tensor, Tensor]:
+    """o and lse, with gradients where an input requires one."""
+    if any(getattr(x, "requires_grad", False) for x in (q, k, v)):
+        return with_gradients(q, k, v, call)
+    return distributed.forward(q, k, v, call)
+
+
+def with_gradients(q: Tensor, k: Tensor, v: Tensor, call: distributed.Call) -> tuple[Tensor, Tensor]:
     """o and lse. Every rank calls the backward pass, too."""
-    wanted = [name for name in ("bias", "alibi_slopes", "sinks") if getattr(options.get(name), "requires_grad", False)]
+    wanted = [name for name in ("bias", "alibi_slopes", "sinks") if getattr(call.options.get(name), "requires_grad", False)]
     if wanted:
         raise Unsupported(f"{', '.join(wanted)}: attention over ranks has gradients of q, k and v only; detach the others")
-    return _OverRanks.apply(q, k, v, (comm, ranks, patience, report, options))  # type: ignore[no-any-return]
+    return _OverRanks.apply(q, k, v, call._replace(differentiable=torch.is_grad_enabled()))  # type: ignore[no-any-return]
+
+
+end_graphs(globals(), {"of_tensors": "comm: ranks send messages while they work, so that fullgraph=True is not for it"})

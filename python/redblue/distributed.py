@@ -7,6 +7,10 @@ docs/ranks.md says which rows a rank has, and how many words cross the network.
 
 from __future__ import annotations
 
+import contextlib
+import numbers
+import threading
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple, Optional
 
 import numpy as np
@@ -86,6 +90,40 @@ def _require_heeded(options: dict) -> None:
         raise Unsupported(f"{', '.join(refused)}: attention over ranks takes {', '.join(HEEDED)}")
 
 
+class Call(NamedTuple):
+    """What a call asks for, beside its arrays. differentiable: will this rank call the backward pass?"""
+
+    comm: Any
+    ranks: Optional[Layout]
+    patience: float
+    report: Optional[dict]
+    options: dict
+    differentiable: bool = False
+
+
+#: Communicators on which a call is on its way.
+_BUSY: set = set()
+_LOCK = threading.Lock()
+
+
+def _is_patience(seconds: Any) -> bool:
+    return isinstance(seconds, numbers.Real) and not isinstance(seconds, bool) and 0 < seconds <= 1e9  # type: ignore[operator]
+
+
+@contextlib.contextmanager
+def _alone_on(comm: Any, patience: Any) -> Iterator[Any]:
+    """The communicator, for one call at a time: messages of two would mix."""
+    key = id(comm)
+    with _LOCK:
+        if key in _BUSY:
+            raise Error("another thread of this process runs attention on comm: give each thread a communicator of its own")
+        _BUSY.add(key)
+    try:
+        yield communicator(comm, patience if _is_patience(patience) else PATIENCE)  # all ranks hear of a wrong one
+    finally:
+        _BUSY.discard(key)
+
+
 class _Spread(NamedTuple):
     """One call: what it asks for, and the ranks that it is spread over."""
 
@@ -95,12 +133,19 @@ class _Spread(NamedTuple):
     world: Any
     wanted: Any
 
-    def run(self, arrays: tuple, patience: float) -> dict:
-        return _core.run_ranks(self.world, self.comm, arrays, tokens_first(self.request.settings.layout), self.wanted, patience)
+    def run(self, arrays: tuple, patience: float, report: Optional[dict]) -> None:
+        ran = _core.run_ranks(self.world, self.comm, arrays, tokens_first(self.request.settings.layout), self.wanted, patience)
+        if report is not None:
+            report.update(ran)
 
 
-def _asked(q: Any, k: Any, v: Any, options: dict) -> tuple[Request, Sizes, list[str]]:
+def _asked(q: Any, k: Any, v: Any, call: Call) -> tuple[Request, Sizes, list[str]]:
     """What this rank asks for, its sizes, and the types of q, k and v."""
+    patience, report, options = call.patience, call.report, call.options
+    if not _is_patience(patience):
+        raise InvalidProblem(f"patience = {patience!r}: give seconds above 0, at most 1e9")
+    if report is not None and not isinstance(report, dict):
+        raise TypeError(f"report is a {type(report).__name__}: give a dict, into which goes what was moved")
     _require_heeded(options)
     r = request(q, k, v, **options)
     x = sizes_of(tuple(r.q.shape), tuple(r.k.shape), tuple(r.v.shape), r.settings.layout)
@@ -110,19 +155,29 @@ def _asked(q: Any, k: Any, v: Any, options: dict) -> tuple[Request, Sizes, list[
     return r, x, types
 
 
-def _spread(op: str, q: Any, k: Any, v: Any, comm: Any, ranks: Optional[Layout], patience: float, options: dict) -> _Spread:
-    is_patient = 0 < patience <= 1e9
-    own = communicator(comm, patience if is_patient else PATIENCE)
+def _spread(op: str, q: Any, k: Any, v: Any, call: Call, own: Any) -> _Spread:
     try:
-        if not is_patient:
-            raise InvalidProblem(f"patience = {patience!r}: give seconds above 0, at most 1e9")
-        r, x, types = _asked(q, k, v, options)
+        r, x, types = _asked(q, k, v, call)
+        layout = _layout(call.ranks, own.ranks)
     except Exception:
-        own.total([0, 0, 1])  # the others wait for this sum
+        own.total([0, 0, 1, 0])  # the others wait for this sum
         raise
-    n_q, n_k, refused = own.total([x.n_q, x.n_k, 0])
+    n_q, n_k, refused, differentiable = own.total([x.n_q, x.n_k, 0, int(call.differentiable)])
     if refused > 0:
         raise Error("the arguments of another rank are refused: that rank says why")
+    if 0 < differentiable < own.ranks:
+        raise InvalidProblem(
+            f"q, k or v requires a gradient on {differentiable} of {own.ranks} ranks: all ranks call the backward pass, or none"
+        )
+    try:
+        return _of_all(op, r, x, types, n_q, n_k, layout, own)
+    except Exception as e:
+        _core.refuse_ranks(own, str(e), call.patience)  # where the others ask for what can be, they wait for this one
+        raise
+
+
+def _of_all(op: str, r: Request, x: Sizes, types: list[str], n_q: int, n_k: int, layout: Layout, own: Any) -> _Spread:
+    """The call, with the rows of all ranks."""
     s = r.settings
     if n_q == 0 or n_k == 0:
         raise InvalidProblem(f"all ranks together have {n_q} queries and {n_k} keys: give at least one of each")
@@ -135,7 +190,7 @@ def _spread(op: str, q: Any, k: Any, v: Any, comm: Any, ranks: Optional[Layout],
         measure_once()
     dense = types[0] == "bf16" and all(r.family.is_dense(a) for a in (r.q, r.k, r.v))
     compute = arithmetic(op, types[0], dense, s, (True, False, False))
-    return _Spread(r, x, own, _core.World(problem, *_layout(ranks, own.ranks)), wanted_of(s, types[0], compute))
+    return _Spread(r, x, own, _core.World(problem, *layout), wanted_of(s, types[0], compute))
 
 
 def _whole_bias(shape: tuple, rows: int, n_q: int) -> tuple:
@@ -169,27 +224,24 @@ def attention(
 
     Source: Liu, Zaharia & Abbeel 2023, arXiv 2310.01889 (ring); Jacobs et al. 2023, arXiv 2309.14509 (heads); docs/ranks.md.
     """
-    if type(q) is not np.ndarray and is_tensor(q) and any(getattr(x, "requires_grad", False) for x in (q, k, v)):
-        from ._torch_ranks import with_gradients
+    of = forward
+    if type(q) is not np.ndarray and is_tensor(q):
+        from . import _torch_ranks
 
-        o, lse = with_gradients(q, k, v, comm, ranks, patience, report, options)
-        return (o, lse) if return_lse else o
-    o, lse = forward(q, k, v, comm, ranks, patience, report, options)
+        of = _torch_ranks.of_tensors
+    o, lse = of(q, k, v, Call(comm, ranks, patience, report, options))
     return (o, lse) if return_lse else o
 
 
-def forward(
-    q: Any, k: Any, v: Any, comm: Any, ranks: Optional[Layout], patience: float, report: Optional[dict], options: dict
-) -> tuple[Any, Any]:
+def forward(q: Any, k: Any, v: Any, call: Call) -> tuple[Any, Any]:
     """o and lse of this rank."""
-    spread = _spread("forward", q, k, v, comm, ranks, patience, options)
-    r = spread.request
-    word = "f64" if spread.wanted.compute == "f64" else "f32"
-    o = r.family.empty(r.q, (*r.q.shape[:-1], spread.sizes.d_v), r.family.type_of(r.q, "q"))
-    lse = r.family.empty(r.q, _rows_shape(r), word)
-    ran = spread.run(r.arrays(o, lse), patience)
-    if report is not None:
-        report.update(ran)
+    with _alone_on(call.comm, call.patience) as own:
+        spread = _spread("forward", q, k, v, call, own)
+        r = spread.request
+        word = "f64" if spread.wanted.compute == "f64" else "f32"
+        o = r.family.empty(r.q, (*r.q.shape[:-1], spread.sizes.d_v), r.family.type_of(r.q, "q"))
+        lse = r.family.empty(r.q, _rows_shape(r), word)
+        spread.run(r.arrays(o, lse), call.patience, call.report)
     return r.family.finished(o), r.family.finished(lse)
 
 
@@ -210,15 +262,14 @@ def attention_backward(
     Source: Brandon et al. 2023, arXiv 2311.09431; docs/ranks.md.
     """
     refuse_gradients("redblue.distributed.attention_backward has no gradients: call it under torch.no_grad()", do, q, k, v, o, lse)
-    spread = _spread("backward", q, k, v, comm, ranks, patience, options)
-    r = spread.request
-    family = r.family
-    do, o, lse = (family.given(x, name) for x, name in ((do, "do"), (o, "o"), (lse, "lse")))
-    _require_small(spread, do, lse)
-    dq, dk, dv = (family.empty(x, tuple(x.shape), family.type_of(x, "q")) for x in (r.q, r.k, r.v))
-    ran = spread.run(r.arrays(o, lse, do, dq, dk, dv), patience)
-    if report is not None:
-        report.update(ran)
+    with _alone_on(comm, patience) as own:
+        spread = _spread("backward", q, k, v, Call(comm, ranks, patience, report, options), own)
+        r = spread.request
+        family = r.family
+        do, o, lse = (family.given(x, name) for x, name in ((do, "do"), (o, "o"), (lse, "lse")))
+        _require_small(spread, do, lse)
+        dq, dk, dv = (family.empty(x, tuple(x.shape), family.type_of(x, "q")) for x in (r.q, r.k, r.v))
+        spread.run(r.arrays(o, lse, do, dq, dk, dv), patience, report)
     return Gradients(*(family.finished(x) for x in (dq, dk, dv)))
 
 

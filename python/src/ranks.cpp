@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <nanobind/stl/string.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "module.hpp"
@@ -57,7 +58,10 @@ class PythonTransport final : public Transport {
         nb::python_error(e).restore();
         throw Interrupted();
       }
-      throw ranks::RankError(fmt::format("the communicator failed: {}", e.what()));
+      const std::string words = nb::cast<std::string>(nb::str(e.value()));
+      const std::string type = nb::cast<std::string>(nb::str(e.type().attr("__name__")));
+      // An error of redblue's own communicators says what another rank said.
+      throw ranks::RankError(type == "Error" ? words : fmt::format("the communicator failed: {}: {}", type, words));
     }
   }
 
@@ -127,16 +131,31 @@ nb::dict described(const World& w, int rank) {
   return d;
 }
 
+std::chrono::milliseconds patience_of(double seconds) {
+  return std::chrono::milliseconds(static_cast<std::int64_t>(std::min(seconds, 1e9) * 1000));
+}
+
+void refuse_ranks(nb::handle comm, const std::string& why, double patience) {
+  PythonTransport transport(comm);
+  unlocked([&] { ranks::refuse(transport, why, patience_of(patience)); });
+}
+
 nb::dict run_over_ranks(const World& world, nb::handle comm, nb::handle arrays, bool tokens_first, const Wanted& wanted,
                         double patience) {
+  PythonTransport transport(comm);
   Buffers buffers;
-  const Tensors tensors = tensors_in(arrays, world.problem(), tokens_first, buffers);
+  Tensors tensors;
+  try {
+    tensors = tensors_in(arrays, world.problem(), tokens_first, buffers);
+  } catch (const std::exception& e) {
+    unlocked([&] { ranks::refuse(transport, e.what(), patience_of(patience)); });
+    throw;
+  }
   ranks::How how;
   how.compute = wanted.compute;
   how.pool = &pool_of(wanted.threads);
   how.plan.M = wanted.M.value_or(0);
-  how.patience = std::chrono::milliseconds(static_cast<std::int64_t>(patience * 1000));
-  PythonTransport transport(comm);
+  how.patience = patience_of(patience);
   const ranks::Ran ran = unlocked([&] { return run(world, transport, tensors, how); });
   nb::dict d;
   d["received"] = described(ran.crossed.received);
@@ -213,6 +232,8 @@ void add_ranks(nb::module_& m) {
           "Words on the network and in memory of a rank, by walking through its steps.");
   m.def("plan_ranks", &planned, nb::arg("problem"), nb::arg("ranks"), nb::arg("transfer"), nb::arg("ownership"),
         nb::arg("block"), nb::arg("input_bytes"), nb::arg("partial_bytes"), "Layouts for a problem, the best first.");
+  m.def("refuse_ranks", &refuse_ranks, nb::arg("comm"), nb::arg("why"), nb::arg("patience"),
+        "Tells the other ranks of `comm` that this one cannot run.");
   m.def("run_ranks", &run_over_ranks, nb::arg("world"), nb::arg("comm"), nb::arg("arrays"), nb::arg("tokens_first"),
         nb::arg("wanted"), nb::arg("patience"), "Attention over ranks, on the rank of `comm`.");
 }

@@ -24,6 +24,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+std::array<index_t, 4> heads_only(const Problem& p) { return {1, p.heads, 1, 1}; }
+
 /// What must be the same on all ranks.
 std::string asked_text(const World& world, const Tensors& tensors, const How& how) {
   const Layout& l = world.layout();
@@ -42,6 +44,9 @@ std::string asked_text(const World& world, const Tensors& tensors, const How& ho
   for (const index_t s : p.cu_seqlens_q) text += fmt::format(" {}", s);
   for (const index_t s : p.cu_seqlens_k) text += fmt::format(" {}", s);
   for (const SlowArray a : facts_of(p.op).reads) text += fmt::format(" {}", name_of(tensors[a].dtype));
+  for (const SlowArray a : {SlowArray::slopes, SlowArray::sinks})
+    if (tensors[a].data != nullptr && tensors[a].shape == heads_only(p))
+      for (const double word : words_of_heads(tensors[a])) text += fmt::format(" {}", word);
   return text;
 }
 
@@ -88,9 +93,8 @@ void require(const World& w, const Transport& transport, const Tensors& tensors,
   }
   for (const auto& [asked, a] :
        {std::pair{p.alibi, SlowArray::slopes}, {p.sinks && is_forward(p.op), SlowArray::sinks}}) {
-    const std::array<index_t, 4> shape{1, p.heads, 1, 1};
-    if (asked && (tensors[a].data == nullptr || tensors[a].shape != shape))
-      throw InvalidProblem(fmt::format("{} has shape {} on every rank", tensor_name(a), shape_text(shape)));
+    if (asked && (tensors[a].data == nullptr || tensors[a].shape != heads_only(p)))
+      throw InvalidProblem(fmt::format("{} has shape {} on every rank", tensor_name(a), shape_text(heads_only(p))));
   }
 }
 

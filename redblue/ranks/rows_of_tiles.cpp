@@ -98,13 +98,18 @@ void stand_in(const Tensor& dO, const Tensor& D, const Tensor& o) {
   D.dtype == DType::f64 ? stand_in_rows<double>(dO, D, o) : stand_in_rows<float>(dO, D, o);
 }
 
+std::vector<double> words_of_heads(const Tensor& t) {
+  RowReader<double> reader(t);
+  std::vector<double> words;
+  words.reserve(static_cast<std::size_t>(t.shape[1]));
+  for (index_t h = 0; h < t.shape[1]; ++h) words.push_back(reader(0, h, 0)[0]);
+  return words;
+}
+
 SinkState::SinkState(const Tensor& sinks, const Problem& problem, DType type)
-    : type_(type), f64_(static_cast<std::size_t>(problem.heads) + 1), f32_(f64_.size()), heads_(f64_.size() - 1) {
-  RowReader<double> reader(sinks);
-  for (std::size_t h = 0; h < heads_; ++h) {
-    f64_[h] = reader(0, static_cast<index_t>(h), 0)[0];
-    f32_[h] = static_cast<float>(f64_[h]);
-  }
+    : type_(type), f64_(words_of_heads(sinks)), heads_(static_cast<std::size_t>(problem.heads)) {
+  f64_.push_back(0);
+  f32_.assign(f64_.begin(), f64_.end());
 }
 /// The word behind the sinks is 0: all of o is that one.
 Tensor SinkState::o(std::array<index_t, 4> shape) {

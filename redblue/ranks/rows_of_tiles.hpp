@@ -16,6 +16,9 @@ void row_products(const Tensor& dO, const Tensor& o, const Tensor& D);
 /// max |dO| SUM |O|, no word of it is larger than SUM |O| of the true o.
 void stand_in(const Tensor& dO, const Tensor& D, const Tensor& o);
 
+/// The words of slopes or sinks, [1, heads, 1, 1] of any type.
+std::vector<double> words_of_heads(const Tensor& t);
+
 /// The state of a softmax over the sink alone: o = 0, lse = the sink of the head.
 class SinkState {
  public:

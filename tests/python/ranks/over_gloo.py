@@ -50,6 +50,21 @@ def of_rank(rank, size, folder):
             assert ("q has elements of type torch.int32" if rank == 1 else "another rank are refused") in str(e), e
         else:
             raise AssertionError("ranks whose arguments are refused ran")
+        try:  # one rank alone would call the backward pass
+            redblue.attention(own[0].clone().requires_grad_(rank == 1), *own[1:], comm=dist.group.WORLD)
+        except redblue.Error as e:
+            assert f"requires a gradient on 1 of {size} ranks" in str(e), e
+        else:
+            raise AssertionError("one rank waits for the backward pass of others")
+
+    def of_twice(q, k, v):
+        return 2 * redblue.attention(q, k, v, comm=dist.group.WORLD, **options)
+
+    mine = [x[:, :, of].clone().requires_grad_() for x, of in ((q, rows), (k, keys), (v, keys))]
+    twice = (torch.compile(of_twice, backend="eager") if rank == 0 else of_twice)(*mine)  # the graph ends where ranks begin
+    twice.backward(do[:, :, rows])
+    close("o", twice, 2 * o[:, :, rows])
+    close("dq", mine[0].grad, 2 * whole[0].grad[:, :, rows])
     print(f"rank {rank} of {size}: right", flush=True)
     dist.destroy_process_group()
 

@@ -62,6 +62,7 @@ def main():
             assert "was not asked for what rank 0 was" in str(e), e
         else:
             raise AssertionError("ranks with different scales ran")
+        refusals(mine, layout)
         for layout in layouts():  # the last rank fails half-way, and no message of that call is taken for one of the next
             rows, keys = positions(layout, rank, n)
             mine = q[:, :, rows], k[:, :, keys], v[:, :, keys]
@@ -75,6 +76,40 @@ def main():
             o = redblue.attention(*mine, comm=comm, ranks=layout, M=2000, patience=30)
             np.testing.assert_allclose(o, redblue.attention(q, k, v, M=2000)[:, :, rows], atol=2e-6)
     print(f"rank {rank} of {P}: right")
+
+
+def refusals(mine, layout):
+    """What one rank alone gets wrong is an error on all of them, at once, and the next call runs."""
+    last, patience = rank == P - 1, 20
+
+    def error(comm=comm, M=2000, layout=layout, **options):
+        try:
+            redblue.attention(*mine, comm=comm, ranks=layout, M=M, patience=options.pop("patience", patience), **options)
+        except (redblue.Error, TypeError) as e:
+            return str(e)
+        raise AssertionError("a call that is wrong ran")
+
+    def ours(said, of_others="another rank are refused"):
+        return said if last else of_others
+
+    began = MPI.Wtime()
+    sinks = np.array([0.1, 0.2, -1, 2 if last else 3], np.float32)
+    assert "was not asked for what rank 0 was" in error(sinks=sinks)
+    assert "was not asked for what rank 0 was" in error(alibi_slopes=np.abs(sinks))
+    assert ours("report is a list: give a dict") in error(report=[] if last else None)
+    assert ours("patience = 'long': give seconds above 0") in error(patience="long" if last else patience)
+    assert ours("ranks is a int") in error(layout=3 if last else layout)
+    columns = 3 if last else 1
+    said = error(bias=np.zeros((1, 1, 1, columns), np.float32))
+    assert said.startswith("" if last else f"rank {P - 1}: ") and "does not broadcast" in said, said
+    said = error(M=2 if last else 2000)  # half-way
+    assert ours("M = 2 words is too small", f"rank {P - 1}: M = 2 words is too small") in said, said
+    redblue.attention(*mine, comm=comm, ranks=layout, M=2000)
+    assert "COMM_NULL, which has no ranks" in error(comm=MPI.COMM_NULL)
+    own = comm.Split(rank % 2)
+    assert "intercommunicator, of two groups" in error(comm=own.Create_intercomm(0, comm, 1 - rank % 2))
+    assert MPI.Wtime() - began < patience
+    redblue.attention(*mine, comm=comm, ranks=layout, M=2000, patience=1e9)
 
 
 try:
