@@ -45,6 +45,7 @@ class Case(NamedTuple):
     d_v: int = 8
     options: dict[str, Any] = {}  # noqa: RUF012
     earlier: tuple[dict[str, Any], ...] = ()  # calls with the same sizes that come before in the same process
+    between: bool = False  # another call, with other values, comes between its passes
     gain: float = 1  # q is multiplied by it
     tied: bool = False  # v is k, the same tensor
     same_rows: bool = False  # each rank has the same values
@@ -76,6 +77,7 @@ def cases_of(ranks: int, features: Collection[str], bottom_right: bool) -> list[
         case("same rows on every rank", same_rows=True),
         case("large scores", gain=60),
         case("late messages", delays=True),
+        case("a call between its passes", "backward", between=True),
         case("strided tensors", "strided", strided=True),
         case("scale", "scale", options={"scale": 0.37}),
         case("grouped 2 : 1", "gqa", heads=4),

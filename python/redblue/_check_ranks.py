@@ -144,7 +144,7 @@ def _one(processes: Processes, case: Case, ranks: int, ownership: Ownership, ali
         "backward": [answer["backward"] for answer in answers] if case.backward else None,
     }
     row = row._replace(traffic=traffic)
-    if case.bf16 or case.earlier or case.repeats > 1 or case.delays:
+    if case.bf16 or case.earlier or case.between or case.repeats > 1 or case.delays:
         return row  # others' counts are of one call in float32
     needs = {op: _needed(case, ranks, ownership, alignment, op) for op in ("forward", *(("backward",) if case.backward else ()))}
     return row._replace(needs=needs)

@@ -97,6 +97,10 @@ def _run(fn: Any, group: Any, rank: int, ranks: int, case: Case, rows: np.ndarra
         if case.lse:
             results["lse"] = _checked("lse", lse, tuple(q.shape[:-1]), None)
         forward = TRAFFIC.counted()
+        if case.between:  # as another layer of a model
+            others = [x.detach().flip(2).requires_grad_() for x in (q, k, v)]
+            again = fn(*others, group=group, **options(asked))
+            (again[0] if isinstance(again, (tuple, list)) else again).sum().backward()
         if case.backward:
             if not o.requires_grad:
                 raise WrongResult("o does not require a gradient, though q, k and v do: nothing would be learnt")

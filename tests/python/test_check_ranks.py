@@ -158,6 +158,12 @@ def test_documents_of_an_earlier_call_are_seen():
     assert "as if the mask of the call before" in report.rows[1].note
 
 
+def test_what_a_call_between_the_passes_leaves_is_seen():
+    report = check(checked.keeps, ranks=[1], features=["backward"], only=["plain", "a call between its passes"])
+    assert [row.ok for row in report.rows] == [True, False], str(report)
+    assert "dq is wrong" in report.rows[1].note
+
+
 def wrong(case, slip):
     """The guess at a result with a slip, and the name of its first wrong array. Three ranks with contiguous rows, or zig-zag."""
     case = case._replace(backward=True)
