@@ -43,8 +43,8 @@ def __getattr__(name: str) -> Any:
 
 #: The options that ranks heed.
 HEEDED = (
-    "layout", "causal", "alignment", "window", "prefix", "scale", "bias", "alibi_slopes", "softcap", "sinks", "cu_seqlens_q",
-    "cu_seqlens_k", "compute", "M", "threads",
+    "layout", "causal", "alignment", "window", "prefix", "scale", "bias", "alibi_slopes", "softcap", "sinks", "dropout", "seed",
+    "cu_seqlens_q", "cu_seqlens_k", "compute", "M", "threads",
 )  # fmt: skip
 
 
@@ -184,6 +184,7 @@ def _of_all(op: str, r: Request, x: Sizes, types: list[str], n_q: int, n_k: int,
     if s.bias is not None:
         s = s._replace(bias=_whole_bias(s.bias, x.n_q, n_q))
     problem = problem_of(op, x._replace(n_q=n_q, n_k=n_k), s)
+    problem.seed = r.seed
     problem.lse_required = op == "forward"
     problem.validate()
     if s.M is None:

@@ -26,6 +26,9 @@ struct Modifiers {
   bool sinks_gradient = false;  ///< a backward pass forms dSinks, too
   double dropout = 0;           ///< the share of weights that become 0; the others grow by 1 / (1 - dropout)
   std::uint64_t seed = 0;       ///< of dropout
+  /// Dropout of a part counts as the whole does: from the first query head, query and key that the part has of the
+  /// whole, and with as many query heads more in each batch as the whole has beside these.
+  index_t drop_head = 0, drop_other_heads = 0, drop_row = 0, drop_col = 0;
 
   // Who shares a bias or sinks, for their gradients: instance i is batch i / kv_heads, key-value head i % kv_heads.
   index_t kv_heads = 1;
@@ -36,6 +39,10 @@ struct Modifiers {
   bool bias_over_group = false;
   bool bias_over_keys = false;
 
+  /// The first query head of an instance, of all heads of all batches, as dropout counts them.
+  constexpr index_t dropped_head(index_t instance, index_t group) const {
+    return drop_head + instance * group + instance / kv_heads * drop_other_heads;
+  }
   constexpr bool forms_bias_gradient() const { return bias_gradient || bias_gradient_of_rows; }
   /// Has the bias a row for each query, whose keys have words of their own?
   constexpr bool bias_with_all_words() const { return bias == Bias::of_pairs && !bias_over_keys; }

@@ -134,6 +134,7 @@ std::optional<Problem> class_of(const Problem& problem, int threads) {
   one.scale = std::nullopt;
   if (one.softcap > 0) one.softcap = 1;
   if (one.dropout > 0) one.dropout = 0.5;
+  if (one.dropout_from) one.dropout_from = {0, one.heads, 0, 0};
   one.seed = 0;
   one.forward_given = true;
   if (one.bias) {

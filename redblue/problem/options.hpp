@@ -129,6 +129,11 @@ constexpr auto problem_options() {
                       .source = option::Source::call,
                       .allowed = {" is out of range: give 0 to 2^53", 0, kLargestSeed},
                       .matters = [](const Problem& p) { return p.dropout > 0; }}),
+      REDBLUE_OPTION(Problem, dropout_from,
+                     {.help = "dropout of a part: its first query head, the query heads of the whole, its first query "
+                              "and its first key",
+                      .source = option::Source::call,
+                      .matters = [](const Problem& p) { return p.dropout > 0 && p.dropout_from.has_value(); }}),
       REDBLUE_OPTION(Problem, causal_offset,
                      {.help = "the offset; default n_k - n_q",
                       .source = option::Source::phrase,

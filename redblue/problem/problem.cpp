@@ -212,6 +212,15 @@ void Problem::require_modifiers() const {
               fmt::format("bias [{}] does not broadcast to [{}] (batch, heads, n_q, n_k): each size must be that, or 1",
                           fmt::join(*bias, ", "), fmt::join(full, ", ")));
   }
+  if (dropout_from) {
+    const auto [head, of_heads, query, key] = *dropout_from;
+    require(dropout > 0, "dropout_from is for dropout: give that, too");
+    require(head >= 0 && 1 <= of_heads && of_heads <= kLargestSize && heads <= of_heads - head,
+            fmt::format("dropout_from: {} heads from head {} on are no part of {}", heads, head, of_heads));
+    for (const auto& [what, first] : {std::pair{"query", query}, {"key", key}})
+      require(0 <= first && first <= kLargestSize,
+              fmt::format("dropout_from: {} {} is out of range: give 0 to 2^48", what, first));
+  }
   const Modifiers m = modifiers();
   if (!m.any()) {
     require(!bias_gradient, "bias_gradient: the problem has no bias");
@@ -266,7 +275,9 @@ void Problem::require_part() const {
   require(!sinks,
           "a sink is one more key, which belongs to one part: leave sinks out, and merge the state o = 0, lse = "
           "sink");
-  require(dropout == 0, "dropout depends on the number of a key among all keys, which a part does not know");
+  require(dropout == 0 || dropout_from,
+          "dropout depends on the number of a key among all keys, which a part does not know; a Problem of C++ says it "
+          "in dropout_from");
   require(!bias_gradient, "dBias has its own columns for each part and is not added to; leave bias_gradient out");
   if (!merges) return require_offset_of_part(counts_from_offset());
   require(score == Score::softmax, fmt::format("score {} has no lse; its outputs are added", name_of(score)));
@@ -307,6 +318,13 @@ Modifiers Problem::modifiers() const {
     m.dropout = dropout;
   }
   m.seed = static_cast<std::uint64_t>(seed);
+  if (m.dropout > 0 && dropout_from) {
+    const auto [head, of_heads, query, key] = *dropout_from;
+    m.drop_head = head;
+    m.drop_other_heads = of_heads - heads;
+    m.drop_row = query;
+    m.drop_col = key;
+  }
   return m;
 }
 

@@ -88,12 +88,15 @@ struct Problem {
   bool sinks_gradient = false;  ///< backward: form dSinks
   double dropout = 0;           ///< the share of weights that become 0, at random
   index_t seed = 0;             ///< of dropout, from 0 to 2^53: which weights depends on it and on their place only
+  /// Where the tensors are a part of a whole, in what dropout counts: the first query head, the query heads of the
+  /// whole, the first query, the first key. So parts drop what the whole drops. Default: the tensors are the whole.
+  std::optional<std::array<index_t, 4>> dropout_from{};
   bool forward_given = true;    ///< gradients: O and lse are inputs; false: a forward plan runs first and is counted
   index_t d_in = 0;             ///< backward_w: columns of A1, A2, A3
   /// forward: o and lse hold what attention to other keys gave, and become what attention to these and those gives;
   /// rows that see no key keep theirs. backward: dq, dk and dv hold gradients, to which those of these keys are added,
-  /// from o and lse of all keys. Exact attention, without sinks, dropout and bias_gradient; a mask and ALiBi want
-  /// causal_offset. merge always does so.
+  /// from o and lse of all keys. Exact attention, without sinks and bias_gradient; a mask and ALiBi want
+  /// causal_offset, dropout wants dropout_from. merge always does so.
   bool accumulate = false;
 
   /// Throws InvalidProblem naming the offending size, its value and what would work.

@@ -259,6 +259,13 @@ class Executor {
     return t;
   }
 
+  /// The problem of a part, for these query heads; dropout counts as it does in the whole.
+  Problem problem_of(const Part& part, Range heads) const {
+    Problem p = part.problem;
+    if (p.dropout > 0) p.dropout_from = {heads.begin, world_.problem().heads, part.queries.begin, part.keys.begin};
+    return p;
+  }
+
   /// The words of a bias for these pairs; queries are at home.
   Tensor bias(Range queries, Range keys) const {
     Tensor t = home_[SlowArray::bias];
@@ -281,7 +288,7 @@ class Executor {
                       .bias = bias(q, k),
                       .slopes = slopes(tile(t[0]).heads)};
       const Outputs into{.o = tensor(t[3], q), .lse = tensor(t[4], q)};
-      ran_.io += attention_partial(in, into, part.problem, how_.plan, options(how_.compute)).io.total();
+      ran_.io += attention_partial(in, into, problem_of(part, tile(t[0]).heads), how_.plan, options(how_.compute)).io.total();
     }
   }
   void gradient(const std::vector<int>& t) {
@@ -296,7 +303,7 @@ class Executor {
                               .bias = bias(q, k),
                               .slopes = slopes(tile(t[0]).heads)};
       const BackwardOutputs into{.dq = tensor(t[6], q), .dk = tensor(t[7], k), .dv = tensor(t[8], k)};
-      ran_.io += attention_partial(in, into, part.problem, how_.plan, options(how_.compute)).io.total();
+      ran_.io += attention_partial(in, into, problem_of(part, tile(t[0]).heads), how_.plan, options(how_.compute)).io.total();
     }
   }
 

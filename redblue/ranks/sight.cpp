@@ -19,7 +19,7 @@ void require_shareable(const Problem& p) {
   refuse(!p.seqused_q.empty() || !p.seqused_k.empty(), "padding (seqused_q, seqused_k)",
          "leave out what is padding, and give packed sequences (cu_seqlens_q, cu_seqlens_k)");
   refuse(p.bias_gradient, "the gradient of a bias", "they share a bias that needs none");
-  refuse(p.dropout != 0, "dropout", "ask for dropout = 0");
+  refuse(p.dropout_from.has_value(), "dropout of a part (dropout_from)", "ask for that of the whole");
   refuse(p.sinks_gradient, "the gradient of sinks", "they share sinks that need none");
   refuse(!p.has_statistics(), "score functions without lse", "ask for the softmax");
   refuse(p.accumulate, "accumulating attention", "ask for all keys at once");

@@ -96,6 +96,7 @@ inline Problem problem_of(const plan::Schedule& s, const Sizes& x) {
   p.sinks_gradient = m.sinks_gradient;
   p.dropout = m.dropout;
   p.seed = static_cast<index_t>(m.seed);
+  if (m.dropout > 0) p.dropout_from = {m.drop_head, p.heads + m.drop_other_heads, m.drop_row, m.drop_col};
   p.lse_required = x.lse_required;
   p.accumulate = x.accumulate;
   if (s.traits.shared_source) p.sources = Sources::shared;

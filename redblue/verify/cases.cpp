@@ -40,6 +40,12 @@ Modifiers any_modifiers(const Sizes& x, const Draw& draw) {
   m.sinks_gradient = m.sinks && often();
   if (often()) m.dropout = 0.25;
   m.seed = static_cast<std::uint64_t>(draw(0, 1000));
+  if (m.dropout > 0 && often()) {  // a part of a whole
+    m.drop_head = draw(0, 2);
+    m.drop_other_heads = m.drop_head + draw(0, 2);
+    m.drop_row = draw(0, 9);
+    m.drop_col = draw(0, 9);
+  }
   return m;
 }
 

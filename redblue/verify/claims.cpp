@@ -363,7 +363,6 @@ Outcome try_on(const Schedule& s, const Claim* claim, unsigned seed, index_t sha
   if (c.sizes.accumulate) {  // as Problem::validate says
     Modifiers& m = c.sizes.modifiers;
     m.bias_gradient = m.bias_gradient_of_rows = m.sinks = m.sinks_gradient = false;
-    m.dropout = 0;
   }
   if (!can_solve(s, c.sizes)) {
     c.sizes.sequences = nullptr;

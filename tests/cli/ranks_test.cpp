@@ -82,7 +82,7 @@ TEST_F(PlanRanks, RefuseWhatSaysNothing) {
   EXPECT_THAT(refusal({"--ranks", "4", "--grid", "2x2x2"}), HasSubstr("takes 8 ranks of 4"));
   EXPECT_THAT(refusal({"--ranks", "4", "--transfer", "rings"}), HasSubstr("--transfer rings"));
   EXPECT_THAT(refusal({"--ranks", "4", "--ownership", "block-cyclic"}), HasSubstr("give --block-rows"));
-  EXPECT_THAT(refusal({"--ranks", "4", "--dropout", "0.1"}), HasSubstr("dropout"));
+  EXPECT_THAT(refusal({"--ranks", "4", "--strided", "4"}), HasSubstr("ranks do not share patterns"));
   EXPECT_THAT(refusal({"--ranks", "0"}), HasSubstr("--ranks 0"));
   EXPECT_THAT(refusal({"--ranks", "1000", "--steps"}), HasSubstr("--steps with --ranks 1000"));
   EXPECT_THAT(refusal({"--M", "1000", "--steps"}), HasSubstr("--steps is for --ranks"));

@@ -22,8 +22,9 @@ TEST(CliRanks, ForwardAndBackwardAreVerifiedAndMoveTheFormula) {
   const Problem p = causal_groups();
   const Workplace w;
   w.inputs(p, generate(p));
-  const Args layouts[] = {"--ranks 3"_args, "--ranks 4 --grid 1x2x2 --transfer gather --ownership zig-zag"_args,
-                          "--ranks 4 --grid 2x2x1 --ownership block-cyclic --block-rows 3"_args};
+  const Args layouts[] = {"--ranks 3"_args, "--ranks 3 --dropout 0.3 --seed 2"_args,
+                          "--ranks 4 --grid 1x2x2 --transfer gather --ownership zig-zag"_args,
+                          "--ranks 4 --grid 2x2x1 --ownership block-cyclic --block-rows 3 --dropout 0.3 --seed 2"_args};
   for (const Args& layout : layouts) {
     const Finished f = w.run("run --M 300 --causal --verify --json"_args + layout + kNpyFiles);
     ASSERT_EQ(f.exit_code, 0) << f.err << f.out;
@@ -90,7 +91,7 @@ TEST(CliRanks, RefuseWhatTheyDoNotHeed) {
   EXPECT_THAT(refusal("--ranks 0 --M 300"_args), HasSubstr("--ranks 0"));
   EXPECT_THAT(refusal("--transfer ring --M 300"_args), HasSubstr("--transfer ring is for --ranks"));
   EXPECT_THAT(refusal("--overlap --M 300"_args), HasSubstr("--overlap is for --ranks"));
-  EXPECT_THAT(refusal("--ranks 2 --M 300 --dropout 0.5 --seed 1"_args), HasSubstr("ranks do not share dropout"));
+  EXPECT_THAT(refusal("--ranks 2 --M 300 --strided 4"_args), HasSubstr("ranks do not share patterns"));
   EXPECT_FALSE(w.files().contains("o.npy"));
 }
 

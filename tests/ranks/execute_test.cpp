@@ -172,7 +172,8 @@ TEST(Ranks, RefuseTogetherWhatOneOfThemCannotDo) {
 TEST(Ranks, RefuseWhatTheyDoNotShare) {
   Problem p = causal_groups(Operation::forward);
   p.dropout = 0.5;
-  expect_refusal<Unsupported>([&] { World(p, {}); }, "ranks do not share dropout");
+  p.dropout_from = {0, p.heads, 0, 0};
+  expect_refusal<Unsupported>([&] { World(p, {}); }, "ranks do not share dropout of a part");
   p = causal_groups(Operation::scores);
   expect_refusal<Unsupported>([&] { World(p, {}); }, "ranks do not share operation scores");
   p = causal_groups(Operation::forward);

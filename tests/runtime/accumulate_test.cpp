@@ -40,12 +40,23 @@ Problem with_score(Problem p, Score score) {
   return p;
 }
 
+/// Heads, queries and keys from the middle of a whole.
+Problem with_dropout(Problem p) {
+  p.dropout = 0.3;
+  p.seed = 5;
+  p.dropout_from = {1, p.heads + 3, 6, 7};
+  return p;
+}
+
 std::vector<Problem> problems() {
   const Problem groups = with_heads(problem(9, 11, 5, 4), 2, 4, 2);
   return {
       problem(1, 1, 1, 1),
       groups,
       modified(groups),
+      with_dropout(groups),
+      with_dropout(causal(groups)),
+      with_dropout(padded(groups, {9, 4}, {11, 6})),
       with_score(groups, Score::sigmoid),
       causal(groups),
       causal(with_heads(problem(11, 5, 3, 4), 2, 2, 1)),  // the first 6 queries see no key
@@ -395,7 +406,15 @@ TEST(Accumulate, RefusesWhatHasNoMeaning) {
   refused([&] { bad.validate(); }, "sink");
   bad = p;
   bad.dropout = 0.5;
-  refused([&] { bad.validate(); }, "dropout");
+  refused([&] { bad.validate(); }, "a part does not know; a Problem of C++ says it in dropout_from");
+  bad.dropout_from = {2, p.heads + 1, 0, 0};
+  refused([&] { bad.validate(); }, "dropout_from: 1 heads from head 2 on are no part of 2");
+  bad.dropout_from = {0, p.heads, 0, -1};
+  refused([&] { bad.validate(); }, "dropout_from: key -1 is out of range");
+  bad.dropout_from = {0, p.heads, 0, 3};
+  bad.validate();
+  bad.dropout = 0;
+  refused([&] { bad.validate(); }, "dropout_from is for dropout");
   if (has_approximations()) {
     bad = p;
     bad.approximate("2:1.0");

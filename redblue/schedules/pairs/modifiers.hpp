@@ -62,7 +62,10 @@ void pair_scores(W& w, const Operands& x, const kernel::PairBox& box, const T& t
   add_passing_bias(w, x, box, tile);
 }
 
-inline kernel::DropOfPairs drop_of_pairs(const Sizes& x, index_t instance) { return {drop(x, instance, {}), x.key0}; }
+inline kernel::DropOfPairs drop_of_pairs(const Sizes& x, index_t instance) {
+  const kernel::Drop of_tile = drop(x, instance, {});
+  return {of_tile, of_tile.col};
+}
 /// Weights that are dropped become 0.
 template <class W, class Operands, class T>
 void drop_pairs(W& w, const Operands& x, const kernel::PairBox& box, const T& tile) {

@@ -95,9 +95,14 @@ inline kernel::ModifyScores modify_scores(const Sizes& x, const Place& place) {
 }
 inline kernel::Drop drop(const Sizes& x, index_t instance, const Place& place) {
   const index_t group = x.mask.group;
-  return {
-      x.modifiers.dropout, static_cast<index_t>(x.modifiers.seed), instance * group, group, x.row0 / group, place.row,
-      x.key0 + place.col};
+  const Modifiers& m = x.modifiers;
+  return {.share = m.dropout,
+          .seed = static_cast<index_t>(m.seed),
+          .head = m.dropped_head(instance, group),
+          .group = group,
+          .first_row = m.drop_row + x.row0 / group,
+          .row = place.row,
+          .col = m.drop_col + x.key0 + place.col};
 }
 /// Entries of dropped weights become 0. Operands of the papers' parametrisation have no dropout.
 template <class W, class Operands>

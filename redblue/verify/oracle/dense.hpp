@@ -251,7 +251,8 @@ class Dense {
     const Modifiers& m = modifiers();
     if (m.dropout == 0) return T(1);
     const index_t group = x_.mask.group;
-    const bool keeps = dropout_keeps(m.seed, m.dropout, instance_ * group + head(i), i / group, j);
+    const bool keeps = dropout_keeps(m.seed, m.dropout, m.dropped_head(instance_, group) + head(i),
+                                     m.drop_row + i / group, m.drop_col + j);
     return keeps ? static_cast<T>(1 / (1 - m.dropout)) : T(0);
   }
   /// The score of the sink of a row: -inf where there is none.

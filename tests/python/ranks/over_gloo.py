@@ -22,7 +22,7 @@ def of_rank(rank, size, folder):
     n = 6 * size + 1
     q, k, v = (torch.randn(2, heads, n, 8, dtype=torch.float32) for heads in (4, 2, 2))
     do = torch.randn(2, 4, n, 8)
-    options = {"causal": True, "M": 2000}
+    options = {"causal": True, "dropout": 0.25, "seed": 7, "M": 2000}
     whole = [x.clone().requires_grad_() for x in (q, k, v)]
     o = redblue.attention(*whole, **options)
     o.backward(do)
@@ -41,7 +41,7 @@ def of_rank(rank, size, folder):
         half = [x.bfloat16() for x in (q, k, v)]
         own = redblue.attention(half[0][:, :, rows], half[1][:, :, keys], half[2][:, :, keys], comm=dist.group.WORLD, **options)
         assert own.dtype == torch.bfloat16
-        torch.testing.assert_close(own, redblue.attention(*half, **options)[:, :, rows], atol=1e-2, rtol=0)
+        torch.testing.assert_close(own, redblue.attention(*half, **options)[:, :, rows], atol=2**-6, rtol=0)
     if size > 1:  # one rank's arguments are refused: all of them hear of it
         own = [x[:, :, rows] for x in (q, k, v)]
         try:

@@ -26,6 +26,7 @@ def main():
     n = 8 * P + 3
     q, k, v, do = (random.standard_normal((1, heads, n, 8)).astype(np.float32) for heads in (4, 2, 2, 4))
     options = {"causal": True, "window": (n // 2, 0), "alibi_slopes": np.array([0.1, 0.2, 0.3, 0.4], np.float32), "M": 2000}
+    options |= {"dropout": 0.25, "seed": 7}
     whole, lse = redblue.attention(q, k, v, return_lse=True, **options)
     gradients = redblue.attention_backward(do, q, k, v, whole, lse, **options)
     for layout in layouts():
