@@ -19,9 +19,11 @@ class _OverRanks(torch.autograd.Function):
     """The forward pass leaves o and lse on each rank; the backward pass moves the rest again."""
 
     @staticmethod
-    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, call: distributed.Call) -> tuple[Tensor, Tensor]:  # type: ignore[override]
-        o, lse = distributed.forward(q.detach(), k.detach(), v.detach(), call)
-        ctx.save_for_backward(q, k, v, o, lse)
+    def forward(  # type: ignore[override]
+        ctx: Any, q: Tensor, k: Tensor, v: Tensor, bias: Optional[Tensor], sinks: Optional[Tensor], call: distributed.Call
+    ) -> tuple[Tensor, Tensor]:
+        o, lse = distributed.forward(q.detach(), k.detach(), v.detach(), call._replace(options=_with(call.options, bias, sinks)))
+        ctx.save_for_backward(q, k, v, bias, sinks, o, lse)
         ctx.call = call
         ctx.set_materialize_grads(False)
         return o, lse
@@ -29,8 +31,9 @@ class _OverRanks(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, do: Optional[Tensor], dlse: Optional[Tensor]) -> tuple:  # type: ignore[override]
-        q, k, v, o, lse = ctx.saved_tensors
-        comm, ranks, patience, _, options, _ = ctx.call
+        q, k, v, bias, sinks, o, lse = ctx.saved_tensors
+        comm, ranks, patience = ctx.call[:3]
+        options = _with(ctx.call.options, bias, sinks)
         with torch.no_grad():
             of_lse = communicator(comm, patience).total([int(dlse is not None)])[0] > 0  # on any rank: all of them move the same rows
             own_v = v
@@ -42,23 +45,36 @@ class _OverRanks(torch.autograd.Function):
                 if options.get("compute") is None and q.element_size() == 2:  # do is float32 now
                     options = {**options, "compute": "f32"}
             do = torch.zeros_like(o) if do is None else do
-            found = distributed.attention_backward(do, q, k, v, o, lse, comm=comm, ranks=ranks, patience=patience, **options)
-        return found.dq, found.dk, found.dv[..., : own_v.shape[-1]], None
+            found = distributed.attention_backward(
+                do, q, k, v, o, lse, comm=comm, ranks=ranks, bias_gradient=bias is not None, sinks_gradient=sinks is not None,
+                patience=patience, **options,
+            )  # fmt: skip
+        return found.dq, found.dk, found.dv[..., : own_v.shape[-1]], found.dbias, found.dsinks, None
+
+
+def _with(options: dict, bias: Optional[Tensor], sinks: Optional[Tensor]) -> dict:
+    return {**options, **{name: x.detach() for name, x in (("bias", bias), ("sinks", sinks)) if x is not None}}
 
 
 def of_tensors(q: Tensor, k: Tensor, v: Tensor, call: distributed.Call) -> tuple[Tensor, Tensor]:
     """o and lse, with gradients where an input requires one."""
-    if any(getattr(x, "requires_grad", False) for x in (q, k, v)):
+    if any(getattr(x, "requires_grad", False) for x in (q, k, v, *(call.options.get(name) for name in MODIFIERS))):
         return with_gradients(q, k, v, call)
     return distributed.forward(q, k, v, call)
 
 
+#: Inputs that modify scores.
+MODIFIERS = "bias", "alibi_slopes", "sinks"
+
+
 def with_gradients(q: Tensor, k: Tensor, v: Tensor, call: distributed.Call) -> tuple[Tensor, Tensor]:
-    """o and lse. Every rank calls the backward pass, too."""
-    wanted = [name for name in ("bias", "alibi_slopes", "sinks") if getattr(call.options.get(name), "requires_grad", False)]
-    if wanted:
-        raise Unsupported(f"{', '.join(wanted)}: attention over ranks has gradients of q, k and v only; detach the others")
-    return _OverRanks.apply(q, k, v, call._replace(differentiable=torch.is_grad_enabled()))  # type: ignore[no-any-return]
+    """o and lse. Every rank calls the backward pass, too; the same of bias and sinks require gradients on all of them."""
+    wanted = {name: x for name in MODIFIERS if getattr(x := call.options.get(name), "requires_grad", False)}
+    if "alibi_slopes" in wanted:
+        raise Unsupported("alibi_slopes: attention over ranks has no gradient of them; detach them")
+    others = {name: x for name, x in call.options.items() if name not in wanted}
+    call = call._replace(options=others, differentiable=torch.is_grad_enabled())
+    return _OverRanks.apply(q, k, v, wanted.get("bias"), wanted.get("sinks"), call)  # type: ignore[no-any-return]
 
 
 end_graphs(globals(), {"of_tensors": "comm: ranks send messages while they work, so that fullgraph=True is not for it"})

@@ -91,7 +91,11 @@ def _require_heeded(options: dict) -> None:
 
 
 class Call(NamedTuple):
-    """What a call asks for, beside its arrays. differentiable: will this rank call the backward pass?"""
+    """What a call asks for, beside its arrays.
+
+    differentiable    will this rank call the backward pass?
+    gradients         are the gradients of bias, and of sinks, asked for?
+    """
 
     comm: Any
     ranks: Optional[Layout]
@@ -99,6 +103,7 @@ class Call(NamedTuple):
     report: Optional[dict]
     options: dict
     differentiable: bool = False
+    gradients: tuple[bool, bool] = (False, False)
 
 
 #: Communicators on which a call is on its way.
@@ -148,6 +153,11 @@ def _asked(q: Any, k: Any, v: Any, call: Call) -> tuple[Request, Sizes, list[str
         raise TypeError(f"report is a {type(report).__name__}: give a dict, into which goes what was moved")
     _require_heeded(options)
     r = request(q, k, v, **options)
+    of_bias, of_sinks = call.gradients
+    if of_bias and r.bias is None or of_sinks and r.sinks is None:
+        raise InvalidProblem("bias_gradient and sinks_gradient: there is no such array; give bias or sinks")
+    if of_bias and r.family.type_of(r.bias, "bias") == "bool":
+        raise InvalidProblem("bias_gradient: bias is of bool and has no gradient; leave bias_gradient out, or give floats")
     x = sizes_of(tuple(r.q.shape), tuple(r.k.shape), tuple(r.v.shape), r.settings.layout)
     types = [r.family.type_of(a, name) for a, name in ((r.q, "q"), (r.k, "k"), (r.v, "v"))]
     if len(set(types)) > 1:
@@ -170,13 +180,15 @@ def _spread(op: str, q: Any, k: Any, v: Any, call: Call, own: Any) -> _Spread:
             f"q, k or v requires a gradient on {differentiable} of {own.ranks} ranks: all ranks call the backward pass, or none"
         )
     try:
-        return _of_all(op, r, x, types, n_q, n_k, layout, own)
+        return _of_all(op, r, x, types, n_q, n_k, layout, own, call.gradients)
     except Exception as e:
         _core.refuse_ranks(own, str(e), call.patience)  # where the others ask for what can be, they wait for this one
         raise
 
 
-def _of_all(op: str, r: Request, x: Sizes, types: list[str], n_q: int, n_k: int, layout: Layout, own: Any) -> _Spread:
+def _of_all(
+    op: str, r: Request, x: Sizes, types: list[str], n_q: int, n_k: int, layout: Layout, own: Any, gradients: tuple[bool, bool]
+) -> _Spread:
     """The call, with the rows of all ranks."""
     s = r.settings
     if n_q == 0 or n_k == 0:
@@ -186,11 +198,12 @@ def _of_all(op: str, r: Request, x: Sizes, types: list[str], n_q: int, n_k: int,
     problem = problem_of(op, x._replace(n_q=n_q, n_k=n_k), s)
     problem.seed = r.seed
     problem.lse_required = op == "forward"
+    problem.bias_gradient, problem.sinks_gradient = gradients
     problem.validate()
     if s.M is None:
         measure_once()
     dense = types[0] == "bf16" and all(r.family.is_dense(a) for a in (r.q, r.k, r.v))
-    compute = arithmetic(op, types[0], dense, s, (True, False, False))
+    compute = arithmetic(op, types[0], dense, s, (True, *gradients))
     return _Spread(r, x, own, _core.World(problem, *layout), wanted_of(s, types[0], compute))
 
 
@@ -209,7 +222,7 @@ def attention(
 
     q [batch, heads, rows, d], k [batch, kv_heads, rows, d] and v [batch, kv_heads, rows, d_v] are the rows that this rank has at
     home, in the order of their positions: `positions` says which. Options are those of redblue.attention that concern all
-    ranks: masks, scale, bias, ALiBi, softcap, sinks, packed sequences (cu_seqlens_q and cu_seqlens_k of the whole), layout of
+    ranks: masks, scale, bias, ALiBi, softcap, sinks, dropout, packed sequences (cu_seqlens_q and cu_seqlens_k of the whole), layout of
     arrays, compute, M and threads; others are refused. A bias has a row for each query of this rank and a column for each key of
     all ranks, or 1 where all share it; it wants queries that stay at home (head_groups = grid_cols = 1).
 
@@ -219,8 +232,8 @@ def attention(
     patience    seconds to wait for a message of another rank
     report      a dict, into which goes what was moved: words and bytes by kind, messages, seconds, seconds waited
 
-    Returns o [batch, heads, rows, d_v] of this rank, of the type of q; tensors that require gradients give a differentiable
-    result. Partial results are float32, or float64 for float64, and are taken in in a fixed order: the same bits whenever
+    Returns o [batch, heads, rows, d_v] of this rank, of the type of q; tensors that require gradients, q, k, v, bias and sinks, give a
+    differentiable result. Partial results are float32, or float64 for float64, and are taken in in a fixed order: the same bits whenever
     messages arrive. Raises on every rank, where one of them cannot: what redblue.attention raises, or Error.
 
     Source: Liu, Zaharia & Abbeel 2023, arXiv 2310.01889 (ring); Jacobs et al. 2023, arXiv 2309.14509 (heads); docs/ranks.md.
@@ -252,26 +265,36 @@ def _rows_shape(r: Request) -> tuple:
 
 
 def attention_backward(
-    do: Any, q: Any, k: Any, v: Any, o: Any, lse: Any, *, comm: Any, ranks: Optional[Layout] = None, patience: float = 600.0,
-    report: Optional[dict] = None, **options: Any,
+    do: Any, q: Any, k: Any, v: Any, o: Any, lse: Any, *, comm: Any, ranks: Optional[Layout] = None, bias_gradient: bool = False,
+    sinks_gradient: bool = False, patience: float = 600.0, report: Optional[dict] = None, **options: Any,
 ) -> Gradients:  # fmt: skip
-    """The gradients of SUM do o over all ranks with respect to the rows that this rank has of q, k and v.
+    """The gradients of SUM do o over all ranks with respect to the rows that this rank has of q, k and v, and bias and sinks if
+    asked for.
 
-    do and o [batch, heads, rows, d_v] and lse [batch, heads, rows] are those of this rank; the rest is as in `attention`; bias and
-    sinks have no gradients here. Returns Gradients(dq, dk, dv), of the types of q, k and v.
+    do and o [batch, heads, rows, d_v] and lse [batch, heads, rows] are those of this rank; the rest is as in `attention`.
+
+    bias_gradient   the gradient of bias, too: that of the rows of this rank; where one row of the bias serves all queries, the sum
+                    over all ranks, the same on each
+    sinks_gradient  the gradient of sinks, too: the sum over all ranks, the same on each
+
+    Returns Gradients(dq, dk, dv, dbias, dsinks), of the types of q, k, v, bias and sinks; None for what was not asked for.
 
     Source: Brandon et al. 2023, arXiv 2311.09431; docs/ranks.md.
     """
     refuse_gradients("redblue.distributed.attention_backward has no gradients: call it under torch.no_grad()", do, q, k, v, o, lse)
+    gradients = bool(bias_gradient), bool(sinks_gradient)
     with _alone_on(comm, patience) as own:
-        spread = _spread("backward", q, k, v, Call(comm, ranks, patience, report, options), own)
+        spread = _spread("backward", q, k, v, Call(comm, ranks, patience, report, options, gradients=gradients), own)
         r = spread.request
         family = r.family
         do, o, lse = (family.given(x, name) for x, name in ((do, "do"), (o, "o"), (lse, "lse")))
         _require_small(spread, do, lse)
-        dq, dk, dv = (family.empty(x, tuple(x.shape), family.type_of(x, "q")) for x in (r.q, r.k, r.v))
-        spread.run(r.arrays(o, lse, do, dq, dk, dv), patience, report)
-    return Gradients(*(family.finished(x) for x in (dq, dk, dv)))
+        wanted = (r.q, r.k, r.v, r.bias if bias_gradient else None, r.sinks if sinks_gradient else None)
+        found = Gradients(
+            *(None if x is None else family.empty(x, tuple(x.shape), family.type_of(x, "an input")) for x in wanted)
+        )
+        spread.run(r.arrays(o, lse, do, *found), patience, report)
+    return Gradients(*(None if x is None else family.finished(x) for x in found))
 
 
 class _Rows(NamedTuple):

@@ -9,6 +9,14 @@ double wire_seconds(const Crossing& c, const WireWidths& widths, const Network& 
   return messages.to_double() * network.latency + bytes.to_double() / network.bandwidth;
 }
 
+/// Sums over all ranks come last: from the first rank to the last, and as often again.
+double seconds_of_sums(const Problem& p, const Layout& layout, const WireWidths& widths, const Network& network) {
+  double seconds = 0;
+  for (const Words& words : words_of_sums(p))
+    seconds += 2 * (layout.ranks() - 1) * (network.latency + (words * widths.partials).to_double() / network.bandwidth);
+  return seconds;
+}
+
 }  // namespace
 
 Words wire_bytes(const Traffic& t, const WireWidths& widths) {
@@ -25,7 +33,8 @@ double seconds_of(const Problem& p, const Layout& layout, const Load& load, cons
       network.arithmetic > 0 ? (load.pairs * operations_of_pair(p)).to_double() / network.arithmetic : 0;
   const double grid = wire_seconds(load.grid, widths, network);
   const double hidden = layout.transfer == Transfer::gather ? 0 : network.overlap;
-  return wire_seconds(load.heads, widths, network) + std::max(work, grid) + (1 - hidden) * std::min(work, grid);
+  return wire_seconds(load.heads, widths, network) + std::max(work, grid) + (1 - hidden) * std::min(work, grid) +
+         seconds_of_sums(p, layout, widths, network);
 }
 
 Words most_words_held(const World& world) {

@@ -47,7 +47,7 @@ Words most_words_held(const World& world);
 Words operations_of_pair(const Problem& problem);
 
 /// Modelled seconds of a rank. Heads change ranks before and after its work; what is gathered comes before it, too;
-/// exchanges and rings go on meanwhile, as far as the network lets them.
+/// exchanges and rings go on meanwhile, as far as the network lets them. Sums over all ranks come last.
 double seconds_of(const Problem& problem, const Layout& layout, const Load& load, const WireWidths& widths,
                   const Network& network);
 

@@ -126,8 +126,29 @@ RankCount count(const World& world, const Program& program) {
   return c;
 }
 
-Crossing crossing_of(const World& w, int rank) {
+std::vector<Words> words_of_sums(const Problem& p) {
+  std::vector<Words> sums;
+  if (p.sinks_gradient) sums.emplace_back(p.heads);
+  if (p.bias_gradient && (*p.bias)[2] == 1) sums.push_back(Words((*p.bias)[0]) * (*p.bias)[1] * (*p.bias)[3]);
+  return sums;
+}
+
+Crossing sums_of(const World& w, int rank) {
   Crossing c;
+  const int last = w.ranks() - 1;
+  if (last == 0) return c;
+  const int come = (rank > 0 ? 1 : 0) + (rank < last ? 1 : 0), go = 1 + (rank + 1 < last ? 1 : 0);
+  for (const Words& words : words_of_sums(w.problem())) {
+    c.received.partials += words * come;
+    c.received.messages += come;
+    c.sent.partials += words * go;
+    c.sent.messages += go;
+  }
+  return c;
+}
+
+Crossing crossing_of(const World& w, int rank) {
+  Crossing c = sums_of(w, rank);
   add_groups(w, rank, c);
   for (const Side side : {Side::queries, Side::keys}) {
     const int n = side == Side::queries ? w.layout().grid_cols : w.layout().grid_rows;

@@ -35,6 +35,12 @@ struct Crossing {
 };
 Crossing crossing_of(const World& world, int rank);
 
+/// Words of each sum over the rows of all ranks, which every rank gets: of gradients of sinks, and of a bias of which
+/// one row serves all queries.
+std::vector<Words> words_of_sums(const Problem& problem);
+/// What a rank moves of such sums: they go from the first rank to the last, and round to the others.
+Crossing sums_of(const World& world, int rank);
+
 /// The pairs that a rank works on, by formula.
 Words pairs_of(const World& world, int rank);
 

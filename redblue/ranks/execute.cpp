@@ -86,13 +86,14 @@ void require(const World& w, const Transport& transport, const Tensors& tensors,
   if (p.bias) {
     std::array<index_t, 4> shape = *p.bias;
     if (shape[2] != 1) shape[2] = w.queries_of(transport.rank()).count();
-    const Tensor& bias = tensors[SlowArray::bias];
-    if (shape[2] > 0 && (bias.data == nullptr || bias.shape != shape))
-      throw InvalidProblem(fmt::format("bias is {} on rank {}: its rows at home are {}", shape_text(bias.shape),
-                                       transport.rank(), shape_text(shape)));
+    for (const auto& [asked, a] : {std::pair{true, SlowArray::bias}, {p.bias_gradient, SlowArray::dBias}})
+      if (const Tensor& t = tensors[a]; asked && shape[2] > 0 && (t.data == nullptr || t.shape != shape))
+        throw InvalidProblem(fmt::format("{} is {} on rank {}: its rows at home are {}", tensor_name(a),
+                                         shape_text(t.shape), transport.rank(), shape_text(shape)));
   }
-  for (const auto& [asked, a] :
-       {std::pair{p.alibi, SlowArray::slopes}, {p.sinks && is_forward(p.op), SlowArray::sinks}}) {
+  for (const auto& [asked, a] : {std::pair{p.alibi, SlowArray::slopes},
+                                 {p.sinks && (is_forward(p.op) || p.sinks_gradient), SlowArray::sinks},
+                                 {p.sinks_gradient, SlowArray::dSinks}}) {
     if (asked && (tensors[a].data == nullptr || tensors[a].shape != heads_only(p)))
       throw InvalidProblem(fmt::format("{} has shape {} on every rank", tensor_name(a), shape_text(heads_only(p))));
   }
@@ -199,6 +200,9 @@ class Executor {
         return stand_in(memory_.tensor(s.tiles[0]), memory_.tensor(s.tiles[1]), memory_.tensor(s.tiles[2]));
       case Verb::gradient:
         return gradient(s.tiles);
+      case Verb::sinks:
+        return add_sink_gradients(home_[SlowArray::sinks], memory_.tensor(s.tiles[0]), memory_.tensor(s.tiles[1]),
+                                  memory_.tensor(s.tiles[2]));
       case Verb::add:
         for (std::size_t i = 0; i < s.pieces.size(); i += 2)
           for (const Range& rows : s.pieces[i].rows.ranges())
@@ -266,10 +270,11 @@ class Executor {
     return p;
   }
 
-  /// The words of a bias for these pairs; queries are at home.
   Tensor bias(Range queries, Range keys) const {
-    Tensor t = home_[SlowArray::bias];
-    if (!world_.problem().bias) return {};
+    return world_.problem().bias ? of_pairs(home_[SlowArray::bias], queries, keys) : Tensor{};
+  }
+  /// The words of a bias, or of its gradient, for these pairs; queries are at home.
+  Tensor of_pairs(Tensor t, Range queries, Range keys) const {
     const index_t row = t.shape[2] == 1 ? 0 : world_.queries_of(transport_.rank()).place_of(queries.begin);
     const index_t col = t.shape[3] == 1 ? 0 : keys.begin;
     const index_t offset = row * t.strides[2] + col * t.strides[3];
@@ -288,7 +293,8 @@ class Executor {
                       .bias = bias(q, k),
                       .slopes = slopes(tile(t[0]).heads)};
       const Outputs into{.o = tensor(t[3], q), .lse = tensor(t[4], q)};
-      ran_.io += attention_partial(in, into, problem_of(part, tile(t[0]).heads), how_.plan, options(how_.compute)).io.total();
+      ran_.io +=
+          attention_partial(in, into, problem_of(part, tile(t[0]).heads), how_.plan, options(how_.compute)).io.total();
     }
   }
   void gradient(const std::vector<int>& t) {
@@ -303,8 +309,31 @@ class Executor {
                               .bias = bias(q, k),
                               .slopes = slopes(tile(t[0]).heads)};
       const BackwardOutputs into{.dq = tensor(t[6], q), .dk = tensor(t[7], k), .dv = tensor(t[8], k)};
-      ran_.io += attention_partial(in, into, problem_of(part, tile(t[0]).heads), how_.plan, options(how_.compute)).io.total();
+      if (t.size() > 9) {
+        gradient_with_bias(in, into, of_pairs(memory_.tensor(t[9]), q, k), problem_of(part, tile(t[0]).heads));
+        continue;
+      }
+      ran_.io +=
+          attention_partial(in, into, problem_of(part, tile(t[0]).heads), how_.plan, options(how_.compute)).io.total();
     }
+  }
+
+  /// Gradients of a bias are not added to: a part makes gradients of its own, and all are added here.
+  void gradient_with_bias(const BackwardInputs& in, const BackwardOutputs& into, const Tensor& dBias, Problem p) {
+    p.accumulate = false;
+    const DType word = word_of(how_.compute);
+    std::vector<std::vector<std::byte>> memory;
+    const auto fresh = [&](const Tensor& like) {
+      const auto& [batch, heads, rows, cols] = like.shape;
+      memory.emplace_back(static_cast<std::size_t>(batch * heads * rows * cols) * size_of(word));
+      return Tensor(memory.back().data(), word, like.shape);
+    };
+    const BackwardOutputs own{.dq = fresh(into.dq), .dk = fresh(into.dk), .dv = fresh(into.dv), .dbias = fresh(dBias)};
+    const RunOptions with = options(how_.compute);
+    ran_.io += redblue::run(plan_of_part(p, how_.plan, with, in.q.dtype), in, own, with).io.total();
+    for (const auto& [x, to] :
+         {std::pair{&own.dq, &into.dq}, {&own.dk, &into.dk}, {&own.dv, &into.dv}, {&own.dbias, &dBias}})
+      add(*x, *to);
   }
 
   void merge(const std::vector<Piece>& p) {

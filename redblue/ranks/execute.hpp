@@ -40,10 +40,11 @@ std::optional<double> overlap_of(const Ran& ran, const Ran& alone);
 
 /// Runs attention over ranks, on the rank of this transport: all ranks call it with the same problem, layout and types.
 /// `tensors` are the rows that this rank has at home (World::queries_of, keys_of), all heads: q [batch, heads, rows, d]
-/// and so on, as in redblue/runtime/run.hpp. slopes and sinks are whole, a bias has a row for
-/// each query at home and a column for each key of all ranks, or 1 where all share it. lse, and the lse of a gradient,
-/// have the type of the arithmetic. Throws on every rank where one of them cannot: InvalidProblem and Unsupported
-/// before anything is computed, RankError where a message does not come. Outputs are undefined if it throws.
+/// and so on, as in redblue/runtime/run.hpp. slopes and sinks are whole, a bias has a row for each query at home and a
+/// column for each key of all ranks, or 1 where all share it. Every rank gets all of dsinks, summed over all ranks.
+/// lse, and the lse of a gradient, have the type of the arithmetic. Throws on every rank where one of them cannot:
+/// InvalidProblem and Unsupported before anything is computed, RankError where a message does not come. Outputs are
+/// undefined if it throws.
 Ran run(const World& world, Transport& transport, const Tensors& tensors, const How& how = {});
 
 /// In place of run(), where this rank cannot even call it: the other ranks throw an Error with these words.

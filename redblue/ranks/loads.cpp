@@ -1,5 +1,7 @@
 #include "redblue/ranks/loads.hpp"
 
+#include <utility>
+
 #include "redblue/ranks/lines.hpp"
 #include "redblue/ranks/pair_sums.hpp"
 #include "redblue/ranks/widths.hpp"
@@ -93,16 +95,24 @@ std::vector<Load> loads_of(const World& w) {
   }
   const std::vector<Words> pairs = pairs_of_places(w);
   const Words heads = w.heads_of(Side::queries, 0).size() * w.problem().batch;
-  for (int rank = 0; rank < w.ranks(); ++rank)
-    loads[static_cast<std::size_t>(rank)].pairs = pairs[static_cast<std::size_t>(w.place_of(rank))] * heads;
+  for (int rank = 0; rank < w.ranks(); ++rank) {
+    Load& load = loads[static_cast<std::size_t>(rank)];
+    load.pairs = pairs[static_cast<std::size_t>(w.place_of(rank))] * heads;
+    load.sums = sums_of(w, rank);
+  }
   return loads;
 }
 
 Crossing crossing_of(const Load& load) {
-  const auto sum = [](const Traffic& a, const Traffic& b) {
-    return Traffic{a.inputs + b.inputs, a.partials + b.partials, a.messages + b.messages, a.statistics + b.statistics};
-  };
-  return {sum(load.heads.received, load.grid.received), sum(load.heads.sent, load.grid.sent)};
+  Crossing all;
+  for (const Crossing* part : {&load.heads, &load.grid, &load.sums})
+    for (const auto& [into, some] : {std::pair{&all.received, &part->received}, {&all.sent, &part->sent}}) {
+      into->inputs += some->inputs;
+      into->partials += some->partials;
+      into->messages += some->messages;
+      into->statistics += some->statistics;
+    }
+  return all;
 }
 
 }  // namespace redblue::ranks

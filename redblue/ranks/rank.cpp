@@ -22,6 +22,15 @@ Bundle Rank::hold_heads(const std::vector<SlowArray>& arrays, const Rows& rows, 
   return b;
 }
 
+Bundle Rank::gradient_of_modifier(SlowArray array, bool home) {
+  const auto& bias = world.problem().bias;
+  const bool like_bias = array == SlowArray::dBias;
+  Bundle b{like_bias && (*bias)[2] != 1 ? world.queries_of(number) : Rows::of({0, 1}),
+           {static_cast<int>(program.tiles.size())}};
+  program.tiles.push_back({array, b.rows, like_bias ? Range{0, (*bias)[1]} : world.all_heads(Side::queries), home});
+  return b;
+}
+
 std::vector<SlowArray> Rank::arrays_of(const Bundle& b) const {
   std::vector<SlowArray> arrays;
   arrays.reserve(b.tiles.size());

@@ -30,6 +30,9 @@ class Rank {
   Bundle hold(const std::vector<SlowArray>& arrays, const Rows& rows) { return hold_heads(arrays, rows, group()); }
   /// Tiles of another group; of group -1: all heads.
   Bundle hold_heads(const std::vector<SlowArray>& arrays, const Rows& rows, int group);
+  /// Gradients of sinks, or of a bias of these queries or, where one row of it serves all, of all queries; of the
+  /// caller, or held here.
+  Bundle gradient_of_modifier(SlowArray array, bool home);
   std::vector<SlowArray> arrays_of(const Bundle& b) const;
 
   void clear(const Bundle& b);
@@ -42,14 +45,15 @@ class Rank {
   void receive_heads(int from, const Bundle& b, int group, Cargo cargo);
   void copy_heads(const Bundle& from, const Bundle& to, const Rows& rows, int group);
 
-  /// Work on all pairs of these tiles: forward q, k, v, o, lse; backward q, k, v, dO, o, lse, dq, dk, dv. Without a
-  /// visible pair there is no step.
+  /// Work on all pairs of these tiles: forward q, k, v, o, lse; backward q, k, v, dO, o, lse, dq, dk, dv, and dBias
+  /// where that is asked for. Without a visible pair there is no step.
   void attend(std::vector<int> tiles);
   void gradient(std::vector<int> tiles);
   /// These rows of results of other keys, or queries, join those of `into`, in the heads of `part`.
   void take_in(const Bundle& part, const Bundle& into, const Rows& rows);
   void sink(const Bundle& o_lse) { step({.verb = Verb::sink, .tiles = o_lse.tiles}); }
   void products(int dO, int o, int D) { step({.verb = Verb::products, .tiles = {dO, o, D}}); }
+  void sinks(int lse, int D, int dSinks) { step({.verb = Verb::sinks, .tiles = {lse, D, dSinks}}); }
   void stand_in(int dO, int D, int o) { step({.verb = Verb::stand_in, .tiles = {dO, D, o}}); }
 
   Program program;

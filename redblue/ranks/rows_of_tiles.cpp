@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "redblue/kernels/modifiers.hpp"
 #include "redblue/machines/ram/storage.hpp"
 #include "redblue/runtime/storage_of.hpp"
 
@@ -83,6 +84,20 @@ void stand_in_rows(const Tensor& dO, const Tensor& D, const Tensor& o) {
   });
 }
 
+template <class T>
+void add_sink_gradients_of(const Tensor& sinks, const Tensor& lse, const Tensor& D, const Tensor& dSinks) {
+  RowReader<T> reader(sinks);
+  const auto& [batch, heads, rows, cols] = lse.shape;
+  const auto column = [&](const Tensor& t, index_t b, index_t h) {
+    return View<const T>(row_of<T>(t, b, h, 0), {rows, cols}, t.strides[2]);
+  };
+  for (index_t b = 0; b < batch; ++b)
+    for (index_t h = 0; h < heads; ++h)
+      kernel::AddSinkGradients{}.run<T>(View<T>(row_of<T>(dSinks, 0, h, 0), {1, 1}, 1),
+                                        View<const T>(reader(0, h, 0).data(), {1, 1}, 1), column(lse, b, h),
+                                        column(D, b, h));
+}
+
 }  // namespace
 
 void fill(const Tensor& t, double x) {
@@ -104,6 +119,10 @@ std::vector<double> words_of_heads(const Tensor& t) {
   words.reserve(static_cast<std::size_t>(t.shape[1]));
   for (index_t h = 0; h < t.shape[1]; ++h) words.push_back(reader(0, h, 0)[0]);
   return words;
+}
+void add_sink_gradients(const Tensor& sinks, const Tensor& lse, const Tensor& D, const Tensor& dSinks) {
+  D.dtype == DType::f64 ? add_sink_gradients_of<double>(sinks, lse, D, dSinks)
+                        : add_sink_gradients_of<float>(sinks, lse, D, dSinks);
 }
 
 SinkState::SinkState(const Tensor& sinks, const Problem& problem, DType type)

@@ -18,6 +18,8 @@ void stand_in(const Tensor& dO, const Tensor& D, const Tensor& o);
 
 /// The words of slopes or sinks, [1, heads, 1, 1] of any type.
 std::vector<double> words_of_heads(const Tensor& t);
+/// dSinks [1, heads, 1, 1] -= exp(sink - lse) D, summed over batches and rows; all but sinks f32 or f64.
+void add_sink_gradients(const Tensor& sinks, const Tensor& lse, const Tensor& D, const Tensor& dSinks);
 
 /// The state of a softmax over the sink alone: o = 0, lse = the sink of the head.
 class SinkState {

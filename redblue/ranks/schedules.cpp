@@ -14,6 +14,7 @@ struct Own {
   Bundle query_results;  ///< O, lse, or dQ
   Bundle key_results;    ///< none, or dK, dV
   int o = -1;            ///< backward: an o whose products with dO are known here
+  Bundle dBias{};        ///< backward: the gradient of a bias, whose rows are at home
 };
 
 /// Blocks of one side that pass a rank, its own first, with their results.
@@ -57,7 +58,10 @@ class Text {
   void work(const Bundle& q, const Bundle& k, const Bundle& rq, const Bundle& rk, int o) {
     if (q.empty() || k.empty()) return;
     if (!backward()) return r_.attend({q.tiles[0], k.tiles[0], k.tiles[1], rq.tiles[0], rq.tiles[1]});
-    r_.gradient({q.tiles[0], k.tiles[0], k.tiles[1], q.tiles[1], o, q.tiles[2], rq.tiles[0], rk.tiles[0], rk.tiles[1]});
+    std::vector<int> tiles{q.tiles[0], k.tiles[0],  k.tiles[1],  q.tiles[1], o,
+                           q.tiles[2], rq.tiles[0], rk.tiles[0], rk.tiles[1]};
+    if (!own_.dBias.empty()) tiles.push_back(own_.dBias.tiles[0]);
+    r_.gradient(std::move(tiles));
   }
   Bundle held_inputs(Side side, const Rows& rows) { return r_.hold(r_.arrays_of(inputs_of(side)), rows); }
   Bundle held_results(Side side, const Rows& rows) {
@@ -226,6 +230,22 @@ void from_group(Rank& r, const Bundle& results, const Bundle& at_home, Side side
   }
 }
 
+/// What each rank has summed over its rows becomes the sums over all rows, on every rank, added in rank order: they go
+/// from rank to rank, each of which adds its own, and those of the last rank go round once more.
+void sum_over_ranks(Rank& r, const Bundle& own) {
+  const int ranks = r.world.ranks(), last = ranks - 1;
+  if (ranks == 1) return;
+  const int left = (r.number + last) % ranks, right = (r.number + 1) % ranks;
+  if (r.number > 0) {
+    const Bundle before = r.gradient_of_modifier(r.arrays_of(own)[0], false);
+    r.receive(left, before, before.rows, Cargo::partials);
+    r.take_in(before, own, own.rows);
+  }
+  r.send(right, own, own.rows, Cargo::partials);
+  if (r.number < last) r.receive(left, own, own.rows, Cargo::partials);
+  if (r.number < last && right < last) r.send(right, own, own.rows, Cargo::partials);
+}
+
 void forward(Rank& r) {
   using enum SlowArray;
   const Bundle queries = r.home({Q}), kv = r.home({K, V}), o = r.home({O, lse});
@@ -248,9 +268,18 @@ void backward(Rank& r) {
   Bundle queries{given.rows, {given.tiles[0], given.tiles[1], given.tiles[2]}};
   Own own;
   own.o = given.tiles[3];
-  if (groups || layout.grid_cols > 1) {
-    queries.tiles.push_back(r.hold_heads({D}, queries.rows, -1).tiles[0]);
-    r.products(queries.tiles[1], own.o, queries.tiles[3]);
+  const Problem& problem = r.world.problem();
+  const bool sums_sinks = problem.sinks_gradient, travel = groups || layout.grid_cols > 1;
+  Bundle of_sinks;
+  if (sums_sinks || travel) {
+    const int products = r.hold_heads({D}, queries.rows, -1).tiles[0];
+    r.products(queries.tiles[1], own.o, products);
+    if (sums_sinks) {
+      of_sinks = r.gradient_of_modifier(dSinks, true);
+      r.clear(of_sinks);
+      r.sinks(queries.tiles[2], products, of_sinks.tiles[0]);
+    }
+    if (travel) queries.tiles.push_back(products);
   }
   own.queries = groups ? to_group(r, queries, Side::queries) : queries;
   own.keys = groups ? to_group(r, kv, Side::keys) : kv;
@@ -262,11 +291,17 @@ void backward(Rank& r) {
   own.key_results = groups ? r.hold({dK, dV}, own.keys.rows) : dkv;
   r.clear(own.query_results);
   r.clear(own.key_results);
+  if (problem.bias_gradient) {
+    own.dBias = r.gradient_of_modifier(dBias, true);
+    r.clear(own.dBias);
+  }
   Text(r, own).run();
   if (groups) {
     from_group(r, own.query_results, dq, Side::queries);
     from_group(r, own.key_results, dkv, Side::keys);
   }
+  if (sums_sinks) sum_over_ranks(r, of_sinks);
+  if (problem.bias_gradient && (*problem.bias)[2] == 1) sum_over_ranks(r, own.dBias);
 }
 
 }  // namespace

@@ -18,9 +18,9 @@ void require_shareable(const Problem& p) {
   refuse(p.dilation != 1, "dilated windows", "ask for a window with dilation = 1");
   refuse(!p.seqused_q.empty() || !p.seqused_k.empty(), "padding (seqused_q, seqused_k)",
          "leave out what is padding, and give packed sequences (cu_seqlens_q, cu_seqlens_k)");
-  refuse(p.bias_gradient, "the gradient of a bias", "they share a bias that needs none");
+  refuse(p.bias_gradient && (*p.bias)[3] == 1 && p.n_k > 1, "the gradient of a bias that is one word for all keys",
+         "it is exp(sink - lse) D of each query, and 0 without sinks: leave it out");
   refuse(p.dropout_from.has_value(), "dropout of a part (dropout_from)", "ask for that of the whole");
-  refuse(p.sinks_gradient, "the gradient of sinks", "they share sinks that need none");
   refuse(!p.has_statistics(), "score functions without lse", "ask for the softmax");
   refuse(p.accumulate, "accumulating attention", "ask for all keys at once");
   refuse(p.op == Operation::backward && !p.forward_given, "a gradient whose forward pass runs first",
@@ -47,6 +47,7 @@ Sight::Sight(const Problem& problem)
   problem_.cu_seqlens_q.clear();
   problem_.cu_seqlens_k.clear();
   problem_.sinks = false;  // they are one more key, which no part has; lse of a gradient holds them
+  problem_.sinks_gradient = false;
   problem_.lse_required = false;
   std::erase_if(documents_, [](const Document& d) { return d.queries.size() == 0 || d.keys.size() == 0; });
   for (const Document& d : documents_) {

@@ -16,6 +16,11 @@ std::vector<Lifetime> lifetimes_of(const Program& program) {
   return lives;
 }
 
+index_t batches_of(const Problem& problem, SlowArray array) {
+  if (array == SlowArray::dBias) return (*problem.bias)[0];
+  return array == SlowArray::dSinks ? 1 : problem.batch;
+}
+
 index_t cols_of(const Problem& problem, SlowArray array) {
   switch (array) {
     case SlowArray::Q:
@@ -25,14 +30,17 @@ index_t cols_of(const Problem& problem, SlowArray array) {
       return problem.d;
     case SlowArray::lse:
     case SlowArray::D:
+    case SlowArray::dSinks:
       return 1;
+    case SlowArray::dBias:
+      return (*problem.bias)[3];
     default:
       return problem.d_v;
   }
 }
 
 Words words_of(const Problem& problem, SlowArray array, const Rows& rows, Range heads) {
-  return Words(problem.batch) * heads.size() * rows.count() * cols_of(problem, array);
+  return Words(batches_of(problem, array)) * heads.size() * rows.count() * cols_of(problem, array);
 }
 
 Words words_of(const World& world, const Program& program, const std::vector<Piece>& pieces) {

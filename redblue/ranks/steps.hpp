@@ -40,11 +40,12 @@ enum class Verb : std::uint8_t {
   sink,      ///< tiles o, lse: the sink joins the keys of each row
   products,  ///< tiles dO, o -> D, the sums of products of their rows
   stand_in,  ///< tiles dO, D -> an o whose products with dO sum to D: one word of D travels in place of a row of o
-  gradient,  ///< tiles q, k, v, dO, o, lse into dq, dk, dv
+  gradient,  ///< tiles q, k, v, dO, o, lse into dq, dk, dv, and dBias of these pairs, where a last tile has it
   add,       ///< tile x into y, which has its rows and maybe more
+  sinks,     ///< tiles lse, D of some rows into dSinks
 };
-inline constexpr std::array<std::string_view, 11> kVerbNames = {
-    "clear", "copy", "send", "receive", "attend", "merge", "sink", "products", "stand_in", "gradient", "add"};
+inline constexpr std::array<std::string_view, 12> kVerbNames = {
+    "clear", "copy", "send", "receive", "attend", "merge", "sink", "products", "stand_in", "gradient", "add", "sinks"};
 constexpr std::string_view name_of(Verb v) { return kVerbNames[static_cast<std::size_t>(v)]; }
 
 /// What a message carries: inputs, or results of a part of the keys or queries, which their home takes in.
@@ -71,7 +72,8 @@ struct Lifetime {
 };
 std::vector<Lifetime> lifetimes_of(const Program& program);
 
-/// Columns of a row of an array.
+/// Batches of an array, and columns of a row; all batches together have gradients of sinks, and may have a bias.
+index_t batches_of(const Problem& problem, SlowArray array);
 index_t cols_of(const Problem& problem, SlowArray array);
 Words words_of(const Problem& problem, SlowArray array, const Rows& rows, Range heads);
 /// The words of all pieces of a message.

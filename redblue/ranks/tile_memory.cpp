@@ -96,7 +96,7 @@ void TileMemory::begin_home(std::size_t t) {
 void TileMemory::hold(std::size_t t) {
   const Tile& tile = program_.tiles[t];
   const DType type = dtype_of(static_cast<int>(t));
-  const std::array<index_t, 4> shape{world_.problem().batch, tile.heads.size(), tile.rows.count(),
+  const std::array<index_t, 4> shape{batches_of(world_.problem(), tile.array), tile.heads.size(), tile.rows.count(),
                                      cols_of(world_.problem(), tile.array)};
   memory_[t].resize(static_cast<std::size_t>(shape[0] * shape[1] * shape[2] * shape[3]) * size_of(type));
   tensors_[t] = Tensor(memory_[t].data(), type, shape);

@@ -25,20 +25,24 @@ void for_own_words(const Rows& rows, const Tensor& whole, std::byte* own, const 
         }
 }
 
+bool is_in_whole(const Tensors& whole, SlowArray a) { return whole[a].shape[0] > 0; }
+bool is_like_bias(SlowArray a) { return a == SlowArray::bias || a == SlowArray::dBias; }
 /// A bias has a row for each query, or one for all.
 bool is_spread(const Tensors& whole, SlowArray a) {
-  const bool rows_of_bias = a == SlowArray::bias && whole[a].shape[2] != 1;
-  return whole[a].shape[0] > 0 && (rows_of_bias || !is_of_modifiers(a));
+  const bool rows_of_bias = is_like_bias(a) && whole[a].shape[2] != 1;
+  return is_in_whole(whole, a) && (rows_of_bias || !is_of_modifiers(a));
 }
-const Rows& rows_at(const World& world, SlowArray a, int rank) {
-  return world.rows_of(a == SlowArray::bias ? Side::queries : side_of(a), rank);
+/// The rows that a rank has of an array; all of one that is not spread.
+Rows rows_at(const World& world, const Tensors& whole, SlowArray a, int rank) {
+  if (!is_spread(whole, a)) return Rows::of({0, whole[a].shape[2]});
+  return world.rows_of(is_like_bias(a) ? Side::queries : side_of(a), rank);
 }
 
-/// Outputs in the order in which they travel to rank 0.
+/// Outputs in the order in which they travel from a rank to rank 0, which has the sums over all ranks itself.
 template <class F>
-void for_outputs(const World& world, const Tensors& whole, const F& f) {
+void for_outputs(const World& world, const Tensors& whole, int rank, const F& f) {
   for (const SlowArray a : facts_of(world.problem().op).writes)
-    if (is_spread(whole, a)) f(a);
+    if (is_spread(whole, a) || (rank == 0 && is_in_whole(whole, a))) f(a);
 }
 
 }  // namespace
@@ -46,12 +50,12 @@ void for_outputs(const World& world, const Tensors& whole, const F& f) {
 OwnRows::OwnRows(const World& world, int rank, const Tensors& whole) : world_(world), rank_(rank) {
   const OperationFacts& facts = facts_of(world.problem().op);
   const auto add = [&](SlowArray a, bool is_input) {
-    if (!is_spread(whole, a)) {
+    if (is_input ? !is_spread(whole, a) : !is_in_whole(whole, a)) {
       if (whole[a].data != nullptr) tensors_[a] = whole[a];
       return;
     }
     const Tensor& all = whole[a];
-    const Rows& rows = rows_at(world, a, rank);
+    const Rows rows = rows_at(world, whole, a, rank);
     std::array<index_t, 4> shape = all.shape;
     shape[2] = rows.count();
     const auto words = static_cast<std::size_t>(shape[0] * shape[1] * shape[2] * shape[3]);
@@ -66,15 +70,15 @@ OwnRows::OwnRows(const World& world, int rank, const Tensors& whole) : world_(wo
 }
 
 void OwnRows::write_to(const Tensors& whole) const {
-  for_outputs(world_, tensors_, [&](SlowArray a) {
-    for_own_words(rows_at(world_, a, rank_), whole[a], static_cast<std::byte*>(tensors_[a].data),
+  for_outputs(world_, tensors_, rank_, [&](SlowArray a) {
+    for_own_words(rows_at(world_, whole, a, rank_), whole[a], static_cast<std::byte*>(tensors_[a].data),
                   [&](std::byte* of_all, const std::byte* own) { std::memcpy(of_all, own, size_of(whole[a].dtype)); });
   });
 }
 
 std::vector<std::byte> OwnRows::outputs() const {
   std::vector<std::byte> all;
-  for_outputs(world_, tensors_, [&](SlowArray a) {
+  for_outputs(world_, tensors_, rank_, [&](SlowArray a) {
     const Tensor& t = tensors_[a];
     const auto* data = static_cast<const std::byte*>(t.data);
     all.insert(all.end(), data, data + t.shape[0] * t.strides[0] * static_cast<index_t>(size_of(t.dtype)));
@@ -97,17 +101,17 @@ void collect(const World& world, Transport& transport, const OwnRows& own, const
   own.write_to(whole);
   for (int r = 1; r < world.ranks(); ++r) {
     std::size_t size = 0;
-    for_outputs(world, whole, [&](SlowArray a) {
+    for_outputs(world, whole, r, [&](SlowArray a) {
       const Tensor& t = whole[a];
-      size += static_cast<std::size_t>(t.shape[0] * t.shape[1] * rows_at(world, a, r).count() * t.shape[3]) *
+      size += static_cast<std::size_t>(t.shape[0] * t.shape[1] * rows_at(world, whole, a, r).count() * t.shape[3]) *
               size_of(t.dtype);
     });
     Message message{std::vector<std::byte>(size)};
     message.receive(transport, r, kAgreement);
     wait(message, r);
     std::byte* at = message.bytes().data();
-    for_outputs(world, whole, [&](SlowArray a) {
-      for_own_words(rows_at(world, a, r), whole[a], at, [&](std::byte* of_all, const std::byte* word) {
+    for_outputs(world, whole, r, [&](SlowArray a) {
+      for_own_words(rows_at(world, whole, a, r), whole[a], at, [&](std::byte* of_all, const std::byte* word) {
         std::memcpy(of_all, word, size_of(whole[a].dtype));
         at += size_of(whole[a].dtype);
       });

@@ -4,12 +4,12 @@
 
 namespace redblue {
 
-namespace {
-
-plan::Plan plan_of(const Problem& p, const plan::Options& options, const RunOptions& how, DType tensors) {
+plan::Plan plan_of_part(const Problem& p, const plan::Options& options, const RunOptions& how, DType tensors) {
   if (options.M > 0 || options.memory) return plan::make_plan(p, options);
   return make_plan_here(p, options, {how.compute, tensors, how.threads, {}});
 }
+
+namespace {
 
 /// The problem of these tensors.
 Problem problem_of(Problem p, Operation op, const Tensor& q, const Tensor& k, const Tensor& v) {
@@ -30,13 +30,13 @@ Problem problem_of(Problem p, Operation op, const Tensor& q, const Tensor& k, co
 Measured attention_partial(const Inputs& in, const Outputs& into, const Problem& kind, const plan::Options& options,
                            const RunOptions& how) {
   const Problem p = problem_of(kind, Operation::forward, in.q, in.k, in.v);
-  return run(plan_of(p, options, how, in.q.dtype), in, into, how);
+  return run(plan_of_part(p, options, how, in.q.dtype), in, into, how);
 }
 
 Measured attention_partial(const BackwardInputs& in, const BackwardOutputs& into, const Problem& kind,
                            const plan::Options& options, const RunOptions& how) {
   const Problem p = problem_of(kind, Operation::backward, in.q, in.k, in.v);
-  return run(plan_of(p, options, how, in.q.dtype), in, into, how);
+  return run(plan_of_part(p, options, how, in.q.dtype), in, into, how);
 }
 
 Measured merge(const MergeInputs& part, const Outputs& into, const plan::Options& options, const RunOptions& how) {

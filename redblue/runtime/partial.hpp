@@ -23,6 +23,10 @@ Measured attention_partial(const Inputs& in, const Outputs& into, const Problem&
 Measured attention_partial(const BackwardInputs& in, const BackwardOutputs& into, const Problem& kind = {},
                            const plan::Options& options = {}, const RunOptions& how = {});
 
+/// The plan of such a call: of the fewest words where the options have M or memory, else of least time on this machine,
+/// for tensors of this type.
+plan::Plan plan_of_part(const Problem& problem, const plan::Options& options, const RunOptions& how, DType tensors);
+
 /// Attention to two sets of keys becomes attention to both: `part` is added to o and lse.
 Measured merge(const MergeInputs& part, const Outputs& into, const plan::Options& options = {},
                const RunOptions& how = {});

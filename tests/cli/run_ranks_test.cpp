@@ -36,6 +36,34 @@ TEST(CliRanks, ForwardAndBackwardAreVerifiedAndMoveTheFormula) {
   }
 }
 
+TEST(CliRanks, GiveTheGradientsOfBiasAndSinks) {
+  const Workplace w;
+  std::mt19937_64 random(5);
+  Args inputs, outputs;
+  for (const auto& [name, shape] : std::initializer_list<std::pair<std::string, std::vector<index_t>>>{
+           {"q", {4, 13, 6}}, {"k", {2, 13, 6}}, {"v", {2, 13, 5}}, {"bias", {4, 13, 13}}, {"sinks", {4}}}) {
+    index_t words = 1;
+    for (const index_t n : shape) words *= n;
+    const std::vector<double> x = normal(words, random);
+    const std::vector<float> rounded(x.begin(), x.end());
+    file::write_npy(w / (name + ".npy"), file::c_order_tensor(DType::f32, shape, rounded.data()));
+    inputs = inputs + Args{"--" + name, name + ".npy"};
+    if (name != "bias" && name != "sinks") outputs = outputs + Args{"--d" + name, "d" + name + ".npy"};
+  }
+  ASSERT_EQ(w.run("run --M 300 --causal --o o.npy --lse lse.npy"_args + inputs).exit_code, 0);
+  const Args backward =
+      "run --op backward --bias-gradient --sinks-gradient --M 300 --causal --verify --json --do o.npy "
+      "--o o.npy --lse lse.npy --dbias dbias.npy --dsinks dsinks.npy"_args;
+  for (const Args& ranks : {"--ranks 3 --grid 1x3x1"_args, "--ranks 2 --grid 1x2x1 --ownership zig-zag"_args}) {
+    const Finished f = w.run(backward + inputs + outputs + ranks);
+    ASSERT_EQ(f.exit_code, 0) << f.err << f.out;
+    const Json j = f.json();
+    EXPECT_EQ(j["verified"], true);
+    for (const char* way : {"received", "sent"}) EXPECT_EQ(j["rank_0"][way], j["rank_0"]["formula"][way]);
+    for (const char* name : {"dbias.npy", "dsinks.npy"}) EXPECT_TRUE(w.files().contains(name));
+  }
+}
+
 TEST(CliRanks, GiveWhatOneProcessGives) {
   const Problem p = causal_groups();
   const Data x = generate(p);

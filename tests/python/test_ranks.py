@@ -92,6 +92,21 @@ def test_refusals(options, error, text):
         redblue.attention(*arrays(), **{"comm": Alone(), "M": 500, **options})
 
 
+def test_gradients_of_modifiers_of_one_rank_are_those_without_ranks():
+    random = np.random.default_rng(1)
+    q, k, v, do = (random.standard_normal((1, 2, 5, 4)).astype(np.float32) for _ in range(4))
+    options = {"M": 500, "bias": random.standard_normal((2, 5, 5)).astype(np.float32), "sinks": np.array([0.5, 1], np.float32)}
+    o, lse = redblue.attention(q, k, v, return_lse=True, **options)
+    both = {"bias_gradient": True, "sinks_gradient": True}
+    wanted = redblue.attention_backward(do, q, k, v, o, lse, **both, **options)
+    found = redblue.distributed.attention_backward(do, q, k, v, o, lse, comm=Alone(), **both, **options)
+    for a, b in zip(found, wanted):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+    del options["sinks"]
+    with pytest.raises(redblue.InvalidProblem, match="there is no such array"):
+        redblue.distributed.attention_backward(do, q, k, v, o, lse, comm=Alone(), **both, **options)
+
+
 def test_one_rank_alone():
     q, k, v = arrays()
     found, lse = redblue.attention(q, k, v, comm=Alone(), M=500, causal=True, return_lse=True, sinks=np.array([0.5, 1], np.float32))

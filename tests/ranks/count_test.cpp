@@ -105,6 +105,7 @@ class Definition {
       add_heads(rank, side, load.heads);
       add_grid(rank, side, load.grid);
     }
+    if (p_.sinks_gradient) add_sums(rank, load.sums);
     for (index_t i = 0; i < p_.n_q; ++i)
       for (index_t j = 0; j < p_.n_k; ++j)
         if (row(place(owner(i, p_.n_q))) == row(place(rank)) && col(place(owner(j, p_.n_k))) == col(place(rank)) &&
@@ -177,6 +178,15 @@ class Definition {
     message(c.sent.inputs, c.sent.messages, each * out * there);
     message(c.received.partials, c.received.messages, each * out * back);
   }
+  /// A word for each head goes from rank 0 to rank 1, and so on to the last, from there to rank 0, and so on to all.
+  void add_sums(index_t rank, Crossing& c) const {
+    for (index_t hop = 0; hop < 2 * (ranks() - 1); ++hop)
+      for (auto& [traffic, who] : {std::pair{&c.sent, hop % ranks()}, {&c.received, (hop + 1) % ranks()}})
+        if (who == rank) {
+          traffic->partials += p_.heads;
+          traffic->messages += 1;
+        }
+  }
   void add_heads(index_t rank, Side side, Crossing& c) const {
     for (index_t other = 0; other < ranks(); ++other)
       if (other != rank && place(other) == place(rank)) add(side, home_rows(side, other), home_rows(side, rank), c);
@@ -203,6 +213,7 @@ RC_GTEST_PROP(RankCounts, AreThoseOfTheDefinitions, ()) {
     const Load expected = definition.load_of(r), &load = loads[static_cast<std::size_t>(r)];
     RC_ASSERT(load.heads == expected.heads);
     RC_ASSERT(load.grid == expected.grid);
+    RC_ASSERT(load.sums == expected.sums);
     RC_ASSERT(load.pairs == expected.pairs);
   }
 }

@@ -39,11 +39,13 @@ class DrawnRanks {
     p.alibi = one_in(5);
     if (one_in(5)) p.softcap = 3;
     p.sinks = one_in(4);
+    p.sinks_gradient = p.sinks && op == Operation::backward && one_in(2);
     if (one_in(4)) {
       p.dropout = 0.3;
       p.seed = number(0, 1000);
     }
     if (one_in(5)) p.bias = {1, one_in(2) ? p.heads : 1, one_in(3) ? 1 : p.n_q, one_in(3) ? 1 : p.n_k};
+    if (p.bias && op == Operation::backward && ((*p.bias)[3] == p.n_k)) p.bias_gradient = one_in(2);
     return p;
   }
   ranks::Layout layout(int most) {

@@ -35,9 +35,7 @@ std::string text_of(const Problem& p, const Layout& l) {
 
 /// o and lse of the whole, for gradients.
 void add_forward(Filled& x, DType dtype) {
-  Problem p = x.p;
-  p.op = Operation::forward;
-  p.lse_required = true;
+  const Problem p = x.p.forward();
   RunOptions options;
   options.compute = dtype;
   run(plan::make_plan(p, {.M = 300}), x.tensors(), options);
@@ -69,7 +67,7 @@ TEST(Ranks, ComputeWhatTheWholeIsAndMoveWhatTheFormulaSays) {
     Shared shared(*world, x);
     const auto tensors = shared.tensors();
     const std::vector<ranks::Ran> each = run_in_process(*world, tensors, how_of(dtype), draw.one_in(4) ? seed : 0);
-    shared.collect();
+    EXPECT_TRUE(shared.collect());
     for (int r = 0; r < world->ranks(); ++r) {
       EXPECT_EQ(each[static_cast<std::size_t>(r)].crossed, crossing_of(*world, r));
       EXPECT_EQ(each[static_cast<std::size_t>(r)].held_bytes,
@@ -174,6 +172,10 @@ TEST(Ranks, RefuseWhatTheyDoNotShare) {
   p.dropout = 0.5;
   p.dropout_from = {0, p.heads, 0, 0};
   expect_refusal<Unsupported>([&] { World(p, {}); }, "ranks do not share dropout of a part");
+  p = causal_groups(Operation::backward);
+  p.bias = {1, 4, 23, 1};
+  p.bias_gradient = true;
+  expect_refusal<Unsupported>([&] { World(p, {}); }, "ranks do not share the gradient of a bias that is one word");
   p = causal_groups(Operation::scores);
   expect_refusal<Unsupported>([&] { World(p, {}); }, "ranks do not share operation scores");
   p = causal_groups(Operation::forward);

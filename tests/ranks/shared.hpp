@@ -33,9 +33,16 @@ class Shared {
     }
     return list;
   }
-  /// Puts the outputs of all ranks together.
-  void collect() {
+  /// Puts the outputs of all ranks together. Of what all of them have, that of rank 0; has another rank other bits?
+  bool collect() {
+    bool alike = true;
     for (const SlowArray a : outputs_of(whole_.p)) {
+      if (!is_spread(a, whole_.arrays.at(a).tensor())) {
+        const std::vector<double> first = arrays_[0].at(a).get();
+        for (auto& own : arrays_) alike = alike && own.at(a).get() == first;
+        whole_.arrays.at(a).set(first);
+        continue;
+      }
       std::vector<double> all = whole_.arrays.at(a).get();
       for (int r = 0; r < world_.ranks(); ++r) {
         const std::vector<double> own = arrays_[static_cast<std::size_t>(r)].at(a).get();
@@ -44,15 +51,17 @@ class Shared {
       }
       whole_.arrays.at(a).set(all);
     }
+    return alike;
   }
 
  private:
   /// The rows of a bias are those of its queries, where it has one for each.
   static bool is_spread(SlowArray a, const Tensor& t) {
-    return !is_of_modifiers(a) || (a == SlowArray::bias && t.shape[2] != 1);
+    return !is_of_modifiers(a) || (is_like_bias(a) && t.shape[2] != 1);
   }
+  static bool is_like_bias(SlowArray a) { return a == SlowArray::bias || a == SlowArray::dBias; }
   const ranks::Rows& rows_at(SlowArray a, int r) const {
-    return world_.rows_of(a == SlowArray::bias ? Side::queries : side_of(a), r);
+    return world_.rows_of(is_like_bias(a) ? Side::queries : side_of(a), r);
   }
   /// f(place in the whole) of each word of an array that a rank has, in the order in which it has them.
   template <class F>

@@ -3,6 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <utility>
+
+#include "redblue/ranks/loads.hpp"
 
 /// Simulated time against closed forms.
 namespace redblue::test::of_ranks {
@@ -51,6 +54,26 @@ TEST(Simulate, AllGatherWaitsForAllBeforeItWorks) {
     EXPECT_NEAR(s.working, work, 1e-12);
     EXPECT_NEAR(s.waiting, come, 1e-9);
   }
+}
+
+/// Gradients of sinks go from the first rank to the last, and round to the others, once all work is done.
+TEST(Simulate, SumsOverRanksTakeTwoHopsForEachRankButOne) {
+  constexpr int kRanks = 5;
+  Problem p = whole(50);
+  p.op = Operation::backward;
+  p.heads = 7;
+  const Network network{.latency = 1e-3, .bandwidth = 1e6, .overlap = 1, .arithmetic = 1e9};
+  const auto seconds = [&] {
+    const World w(p, {.grid_rows = kRanks, .transfer = ranks::Transfer::gather});
+    const ranks::Load load = loads_of(w)[0];
+    return std::pair(slowest(simulate(w, kWidths, network)), seconds_of(p, w.layout(), load, kWidths, network));
+  };
+  const auto [simulated, modelled] = seconds();
+  p.sinks = p.sinks_gradient = true;
+  const auto [with_sums, modelled_with_sums] = seconds();
+  const double expected = 2 * (kRanks - 1) * (1e-3 + 7 * 4 / 1e6);
+  EXPECT_NEAR(with_sums - simulated, expected, 1e-9);
+  EXPECT_NEAR(modelled_with_sums - modelled, expected, 1e-9);
 }
 
 TEST(Simulate, NothingIsHiddenWithoutOverlap) {

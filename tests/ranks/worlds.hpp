@@ -47,6 +47,8 @@ inline Problem any_shared_problem(index_t most) {
     p.prefix = 0;
     p.causal_offset.reset();
   }
+  p.sinks = drawn(0, 3) == 0;
+  p.sinks_gradient = p.sinks && p.op == Operation::backward;
   return p;
 }
 

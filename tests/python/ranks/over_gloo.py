@@ -36,6 +36,18 @@ def of_rank(rank, size, folder):
             close("o", own, o[:, :, rows])
             for name, x, all_, of in (("dq", mine[0], whole[0], rows), ("dk", mine[1], whole[1], keys), ("dv", mine[2], whole[2], keys)):
                 close(name, x.grad, all_.grad[:, :, of])
+    rows, keys = positions(Layout(grid_rows=size, ownership="zig-zag"), rank, n)
+    of_rows, of_keys, sinks = torch.randn(4, n, n), torch.randn(1, n), torch.randn(4)
+    for bias in (of_rows, of_keys):
+        all_ = [x.clone().requires_grad_() for x in (bias, sinks)]
+        redblue.attention(q, k, v, bias=all_[0], sinks=all_[1], **options).backward(do)
+        own = [x.clone().requires_grad_() for x in (bias if bias is of_keys else bias[:, rows], sinks)]
+        mine = q[:, :, rows], k[:, :, keys], v[:, :, keys]
+        layout = Layout(grid_rows=size, ownership="zig-zag")
+        o = redblue.attention(*mine, bias=own[0], sinks=own[1], comm=dist.group.WORLD, ranks=layout, **options)
+        o.backward(do[:, :, rows])
+        close("dbias", own[0].grad, all_[0].grad if bias is of_keys else all_[0].grad[:, rows])
+        close("dsinks", own[1].grad, all_[1].grad)
     with torch.no_grad():  # 16 bits: partial results are float32, rounded once
         rows, keys = positions(Layout(grid_rows=size), rank, n)
         half = [x.bfloat16() for x in (q, k, v)]

@@ -46,16 +46,18 @@ def main():
             assert report["received"] == counted["received"] and report["sent"] == counted["sent"], (report, counted)
     with_rows = {"bias": random.standard_normal((1, 4, n, n)).astype(np.float32), "sinks": np.array([0.1, 0.2, -1, 2], np.float32), "M": 2000}
     whole, lse = redblue.attention(q, k, v, return_lse=True, **with_rows)
-    gradients = redblue.attention_backward(do, q, k, v, whole, lse, **with_rows)
+    both = {"bias_gradient": True, "sinks_gradient": True}
+    gradients = redblue.attention_backward(do, q, k, v, whole, lse, **both, **with_rows)
     for layout in (Layout(grid_rows=P, ownership="zig-zag"), Layout(grid_rows=P, transfer="gather"), Layout(grid_rows=P, transfer="ring")):
         rows, keys = positions(layout, rank, n)
         mine = q[:, :, rows], k[:, :, keys], v[:, :, keys]
         own = {**with_rows, "bias": with_rows["bias"][:, :, rows]}
         o, own_lse = redblue.attention(*mine, comm=comm, ranks=layout, return_lse=True, **own)
         np.testing.assert_allclose(o, whole[:, :, rows], atol=2e-6)
-        found = redblue.distributed.attention_backward(do[:, :, rows], *mine, o, own_lse, comm=comm, ranks=layout, **own)
-        for name, of in (("dq", rows), ("dk", keys), ("dv", keys)):
+        found = redblue.distributed.attention_backward(do[:, :, rows], *mine, o, own_lse, comm=comm, ranks=layout, **both, **own)
+        for name, of in (("dq", rows), ("dk", keys), ("dv", keys), ("dbias", rows)):
             np.testing.assert_allclose(getattr(found, name), getattr(gradients, name)[:, :, of], atol=3e-5)
+        np.testing.assert_allclose(found.dsinks, gradients.dsinks, atol=3e-5)
     if P > 1:
         try:  # the last rank asks for another scale: all of them say so
             redblue.attention(*mine, comm=comm, ranks=layout, scale=0.5 if rank == P - 1 else 0.25)
