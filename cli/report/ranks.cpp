@@ -55,8 +55,10 @@ Json step_to_json(const ranks::World& world, const ranks::Program& program, cons
     j["words"] = to_json(words_of(world, program, s.pieces));
   }
   if (!s.tiles.empty()) j["tiles"] = s.tiles;
-  for (const ranks::Piece& p : s.pieces)
+  for (const ranks::Piece& p : s.pieces) {
     j["pieces"].push_back({{"tile", p.tile}, {"rows", rows_to_json(p.rows)}, {"heads", {p.heads.begin, p.heads.end}}});
+    if (!p.cols.empty()) j["pieces"].back()["columns"] = rows_to_json(p.cols);
+  }
   return j;
 }
 

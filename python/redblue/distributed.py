@@ -224,7 +224,7 @@ def attention(
     home, in the order of their positions: `positions` says which. Options are those of redblue.attention that concern all
     ranks: masks, scale, bias, ALiBi, softcap, sinks, dropout, packed sequences (cu_seqlens_q and cu_seqlens_k of the whole), layout of
     arrays, compute, M and threads; others are refused. A bias has a row for each query of this rank and a column for each key of
-    all ranks, or 1 where all share it; it wants queries that stay at home (head_groups = grid_cols = 1).
+    all ranks, or 1 where all share it; where queries leave home (head_groups or grid_cols above 1) blocks of it travel, too.
 
     comm        a communicator of mpi4py, a process group of torch.distributed (gloo), or a DeviceMesh of one dimension
     ranks       a Layout; default: keys and values move, each rank gets those that it needs

@@ -33,8 +33,8 @@ double seconds_of(const Problem& p, const Layout& layout, const Load& load, cons
       network.arithmetic > 0 ? (load.pairs * operations_of_pair(p)).to_double() / network.arithmetic : 0;
   const double grid = wire_seconds(load.grid, widths, network);
   const double hidden = layout.transfer == Transfer::gather ? 0 : network.overlap;
-  return wire_seconds(load.heads, widths, network) + std::max(work, grid) + (1 - hidden) * std::min(work, grid) +
-         seconds_of_sums(p, layout, widths, network);
+  return wire_seconds(load.heads, widths, network) + wire_seconds(load.bias, widths, network) + std::max(work, grid) +
+         (1 - hidden) * std::min(work, grid) + seconds_of_sums(p, layout, widths, network);
 }
 
 Words most_words_held(const World& world) {

@@ -1,5 +1,6 @@
 #include "redblue/ranks/count.hpp"
 
+#include "redblue/ranks/bias_blocks.hpp"
 #include "redblue/ranks/widths.hpp"
 
 namespace redblue::ranks {
@@ -12,7 +13,7 @@ Words most_held(const World& world, const Program& program) {
   for (std::size_t t = 0; t < program.tiles.size(); ++t) {
     const Tile& tile = program.tiles[t];
     if (tile.home || lives[t].first == Lifetime::kNever) continue;
-    const Words words = words_of(world.problem(), tile.array, tile.rows, tile.heads);
+    const Words words = words_of(world.problem(), tile.array, tile.rows, tile.heads, tile.cols);
     comes[lives[t].first] += words;
     goes[lives[t].last] += words;
   }
@@ -99,16 +100,32 @@ void add_grid(const World& w, Side side, int v, const RowWidths& widths, Crossin
   }
 }
 
+void add_bias(const World& w, int rank, Crossing& c) {
+  if (!bias_travels(w)) return;
+  const RowWidths word{.inputs = 1, .statistics = 0, .results = w.problem().bias_gradient ? 1 : 0};
+  for (int s = 1; s < ranks_of_row(w); ++s) {
+    const int other = row_peer(w, rank, s);
+    note_both(c, words_of(w.problem(), bias_block(w, other, rank)), word,
+              words_of(w.problem(), bias_block(w, rank, other)), word);
+  }
+}
+
 }  // namespace
 
 void note(Traffic& traffic, const World& world, const Program& program, const Step& step) {
   traffic.messages += 1;
   for (const Piece& p : step.pieces) {
     const SlowArray array = program.tiles[static_cast<std::size_t>(p.tile)].array;
-    const Words words = words_of(world.problem(), array, p.rows, p.heads);
+    const Words words = words_of(world.problem(), array, p.rows, p.heads, p.cols);
     (step.cargo == Cargo::inputs ? traffic.inputs : traffic.partials) += words;
     if (step.cargo == Cargo::inputs && (array == SlowArray::lse || array == SlowArray::D)) traffic.statistics += words;
   }
+}
+
+Crossing bias_of(const World& w, int rank) {
+  Crossing c;
+  add_bias(w, rank, c);
+  return c;
 }
 
 RankCount count(const World& world, const Program& program) {
@@ -149,6 +166,7 @@ Crossing sums_of(const World& w, int rank) {
 
 Crossing crossing_of(const World& w, int rank) {
   Crossing c = sums_of(w, rank);
+  add_bias(w, rank, c);
   add_groups(w, rank, c);
   for (const Side side : {Side::queries, Side::keys}) {
     const int n = side == Side::queries ? w.layout().grid_cols : w.layout().grid_rows;

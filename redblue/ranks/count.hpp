@@ -41,6 +41,9 @@ std::vector<Words> words_of_sums(const Problem& problem);
 /// What a rank moves of such sums: they go from the first rank to the last, and round to the others.
 Crossing sums_of(const World& world, int rank);
 
+/// What a rank moves of a bias before the work begins, and of its gradient.
+Crossing bias_of(const World& world, int rank);
+
 /// The pairs that a rank works on, by formula.
 Words pairs_of(const World& world, int rank);
 

@@ -204,9 +204,10 @@ class Executor {
         return add_sink_gradients(home_[SlowArray::sinks], memory_.tensor(s.tiles[0]), memory_.tensor(s.tiles[1]),
                                   memory_.tensor(s.tiles[2]));
       case Verb::add:
-        for (std::size_t i = 0; i < s.pieces.size(); i += 2)
-          for (const Range& rows : s.pieces[i].rows.ranges())
-            add(tensor(s.pieces[i], rows), tensor(s.pieces[i + 1], rows));
+        for (std::size_t i = 0; i < s.pieces.size(); i += 2) {
+          const std::vector<Tensor> x = memory_.tensors(s.pieces[i]), into = memory_.tensors(s.pieces[i + 1]);
+          for (std::size_t j = 0; j < x.size(); ++j) add(x[j], into[j]);
+        }
         return;
     }
   }
@@ -263,25 +264,25 @@ class Executor {
     return t;
   }
 
-  /// The problem of a part, for these query heads; dropout counts as it does in the whole.
-  Problem problem_of(const Part& part, Range heads) const {
+  /// The problem of a part, for the heads of tiles q, k, ..; dropout counts as it does in the whole.
+  Problem problem_of(const Part& part, const std::vector<int>& tiles) const {
     Problem p = part.problem;
-    if (p.dropout > 0) p.dropout_from = {heads.begin, world_.problem().heads, part.queries.begin, part.keys.begin};
+    const Range heads = tile(tiles[0]).heads;
+    if (p.dropout > 0) p.dropout_from = {heads.begin, p.heads, part.queries.begin, part.keys.begin};
+    p.heads = heads.size();
+    p.kv_heads = tile(tiles[1]).heads.size();
+    if (p.bias && (*p.bias)[1] != 1) (*p.bias)[1] = p.heads;
     return p;
   }
 
-  Tensor bias(Range queries, Range keys) const {
-    return world_.problem().bias ? of_pairs(home_[SlowArray::bias], queries, keys) : Tensor{};
-  }
-  /// The words of a bias, or of its gradient, for these pairs; queries are at home.
-  Tensor of_pairs(Tensor t, Range queries, Range keys) const {
-    const index_t row = t.shape[2] == 1 ? 0 : world_.queries_of(transport_.rank()).place_of(queries.begin);
-    const index_t col = t.shape[3] == 1 ? 0 : keys.begin;
-    const index_t offset = row * t.strides[2] + col * t.strides[3];
-    t.data = static_cast<std::byte*>(t.data) + offset * static_cast<index_t>(size_of(t.dtype));
-    if (t.shape[2] != 1) t.shape[2] = queries.size();
-    if (t.shape[3] != 1) t.shape[3] = keys.size();
-    return t;
+  /// The words for these pairs of the tile that holds a bias, or its gradient; none where there is no such tile.
+  Tensor of_pairs(SlowArray a, const std::vector<int>& tiles, const Part& part) const {
+    const auto found = std::ranges::find(tiles, a, [&](int t) { return tile(t).array; });
+    if (found == tiles.end()) return {};
+    const auto& [batches, heads, rows, cols] = *world_.problem().bias;
+    constexpr Range kOne{0, 1};
+    return memory_.tensor(*found, rows == 1 ? kOne : part.queries, heads == 1 ? kOne : tile(tiles[0]).heads,
+                          cols == 1 ? kOne : part.keys);
   }
 
   void attend(const std::vector<int>& t) {
@@ -290,11 +291,10 @@ class Executor {
       const Inputs in{.q = tensor(t[0], q),
                       .k = tensor(t[1], k),
                       .v = tensor(t[2], k),
-                      .bias = bias(q, k),
+                      .bias = of_pairs(SlowArray::bias, t, part),
                       .slopes = slopes(tile(t[0]).heads)};
       const Outputs into{.o = tensor(t[3], q), .lse = tensor(t[4], q)};
-      ran_.io +=
-          attention_partial(in, into, problem_of(part, tile(t[0]).heads), how_.plan, options(how_.compute)).io.total();
+      ran_.io += attention_partial(in, into, problem_of(part, t), how_.plan, options(how_.compute)).io.total();
     }
   }
   void gradient(const std::vector<int>& t) {
@@ -306,15 +306,14 @@ class Executor {
                               .dO = tensor(t[3], q),
                               .o = tensor(t[4], q),
                               .lse = tensor(t[5], q),
-                              .bias = bias(q, k),
+                              .bias = of_pairs(SlowArray::bias, t, part),
                               .slopes = slopes(tile(t[0]).heads)};
       const BackwardOutputs into{.dq = tensor(t[6], q), .dk = tensor(t[7], k), .dv = tensor(t[8], k)};
-      if (t.size() > 9) {
-        gradient_with_bias(in, into, of_pairs(memory_.tensor(t[9]), q, k), problem_of(part, tile(t[0]).heads));
+      if (part.problem.bias_gradient) {
+        gradient_with_bias(in, into, of_pairs(SlowArray::dBias, t, part), problem_of(part, t));
         continue;
       }
-      ran_.io +=
-          attention_partial(in, into, problem_of(part, tile(t[0]).heads), how_.plan, options(how_.compute)).io.total();
+      ran_.io += attention_partial(in, into, problem_of(part, t), how_.plan, options(how_.compute)).io.total();
     }
   }
 

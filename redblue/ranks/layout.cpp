@@ -18,11 +18,6 @@ void require_layout(const Problem& problem, const Layout& l) {
   if (kv_heads % groups != 0 && groups % kv_heads != 0)
     throw InvalidProblem(fmt::format("head_groups = {} for {} key-value heads: give a divisor of them, or a multiple",
                                      groups, kv_heads));
-  if (problem.bias && (l.head_groups > 1 || l.grid_cols > 1))
-    throw InvalidProblem(
-        fmt::format("a bias with {} head groups and {} columns: its rows are at home, so queries must "
-                    "stay there, with all heads; give 1 and 1",
-                    l.head_groups, l.grid_cols));
   if (l.transfer == Transfer::ring && l.grid_rows > 1 && l.grid_cols > 1)
     throw InvalidProblem(
         fmt::format("a ring of {} x {} ranks: a ring is one row or one column of a grid; grids go with "

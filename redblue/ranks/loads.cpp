@@ -98,6 +98,7 @@ std::vector<Load> loads_of(const World& w) {
   for (int rank = 0; rank < w.ranks(); ++rank) {
     Load& load = loads[static_cast<std::size_t>(rank)];
     load.pairs = pairs[static_cast<std::size_t>(w.place_of(rank))] * heads;
+    load.bias = bias_of(w, rank);
     load.sums = sums_of(w, rank);
   }
   return loads;
@@ -105,7 +106,7 @@ std::vector<Load> loads_of(const World& w) {
 
 Crossing crossing_of(const Load& load) {
   Crossing all;
-  for (const Crossing* part : {&load.heads, &load.grid, &load.sums})
+  for (const Crossing* part : {&load.heads, &load.grid, &load.bias, &load.sums})
     for (const auto& [into, some] : {std::pair{&all.received, &part->received}, {&all.sent, &part->sent}}) {
       into->inputs += some->inputs;
       into->partials += some->partials;

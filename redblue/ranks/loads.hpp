@@ -10,6 +10,7 @@ namespace redblue::ranks {
 struct Load {
   Crossing heads;  ///< to groups of heads and back
   Crossing grid;   ///< within the grid of a group
+  Crossing bias;   ///< a bias, before the work begins, and its gradient
   Crossing sums;   ///< sums over the rows of all ranks
   Words pairs;     ///< of all heads and batches
 };

@@ -22,13 +22,18 @@ Bundle Rank::hold_heads(const std::vector<SlowArray>& arrays, const Rows& rows, 
   return b;
 }
 
-Bundle Rank::gradient_of_modifier(SlowArray array, bool home) {
+Bundle Rank::modifier(SlowArray array, bool home) {
   const auto& bias = world.problem().bias;
-  const bool like_bias = array == SlowArray::dBias;
+  const bool like_bias = array != SlowArray::dSinks;
   Bundle b{like_bias && (*bias)[2] != 1 ? world.queries_of(number) : Rows::of({0, 1}),
            {static_cast<int>(program.tiles.size())}};
   program.tiles.push_back({array, b.rows, like_bias ? Range{0, (*bias)[1]} : world.all_heads(Side::queries), home});
   return b;
+}
+
+Bundle Rank::hold(SlowArray array, const BiasBlock& block) {
+  program.tiles.push_back({array, block.rows, block.heads, false, block.cols});
+  return {block.rows, {static_cast<int>(program.tiles.size()) - 1}};
 }
 
 std::vector<SlowArray> Rank::arrays_of(const Bundle& b) const {
@@ -82,6 +87,26 @@ void Rank::send_heads(int to, const Bundle& b, int group, Cargo cargo) {
 void Rank::receive_heads(int from, const Bundle& b, int group, Cargo cargo) {
   if (b.empty()) return;
   step({.verb = Verb::receive, .pieces = pieces_of_heads(b, b.rows, group), .peer = from, .cargo = cargo});
+}
+
+void Rank::send(int to, const Bundle& b, const BiasBlock& block, Cargo cargo) {
+  if (block.empty()) return;
+  step({.verb = Verb::send, .pieces = {{b.tiles[0], block.rows, block.heads, block.cols}}, .peer = to, .cargo = cargo});
+}
+
+void Rank::receive(int from, const Bundle& b, const BiasBlock& block, Cargo cargo) {
+  if (block.empty()) return;
+  step({.verb = Verb::receive,
+        .pieces = {{b.tiles[0], block.rows, block.heads, block.cols}},
+        .peer = from,
+        .cargo = cargo});
+}
+
+void Rank::move(Verb verb, const Bundle& from, const Bundle& to, const BiasBlock& block) {
+  if (block.empty()) return;
+  step({.verb = verb,
+        .pieces = {{from.tiles[0], block.rows, block.heads, block.cols},
+                   {to.tiles[0], block.rows, block.heads, block.cols}}});
 }
 
 void Rank::work(Verb verb, std::vector<int> tiles) {

@@ -1,6 +1,7 @@
 #pragma once
 #include <initializer_list>
 
+#include "redblue/ranks/bias_blocks.hpp"
 #include "redblue/ranks/steps.hpp"
 
 namespace redblue::ranks {
@@ -30,9 +31,11 @@ class Rank {
   Bundle hold(const std::vector<SlowArray>& arrays, const Rows& rows) { return hold_heads(arrays, rows, group()); }
   /// Tiles of another group; of group -1: all heads.
   Bundle hold_heads(const std::vector<SlowArray>& arrays, const Rows& rows, int group);
-  /// Gradients of sinks, or of a bias of these queries or, where one row of it serves all, of all queries; of the
-  /// caller, or held here.
-  Bundle gradient_of_modifier(SlowArray array, bool home);
+  /// A bias, or its gradient, of these queries or, where one row of it serves all, of all queries; gradients of sinks.
+  /// They are the caller's, or held here.
+  Bundle modifier(SlowArray array, bool home);
+  /// A block of a bias, or of its gradient.
+  Bundle hold(SlowArray array, const BiasBlock& block);
   std::vector<SlowArray> arrays_of(const Bundle& b) const;
 
   void clear(const Bundle& b);
@@ -45,8 +48,14 @@ class Rank {
   void receive_heads(int from, const Bundle& b, int group, Cargo cargo);
   void copy_heads(const Bundle& from, const Bundle& to, const Rows& rows, int group);
 
-  /// Work on all pairs of these tiles: forward q, k, v, o, lse; backward q, k, v, dO, o, lse, dq, dk, dv, and dBias
-  /// where that is asked for. Without a visible pair there is no step.
+  /// Blocks of a bias, or of its gradient.
+  void send(int to, const Bundle& b, const BiasBlock& block, Cargo cargo);
+  void receive(int from, const Bundle& b, const BiasBlock& block, Cargo cargo);
+  void copy(const Bundle& from, const Bundle& to, const BiasBlock& block) { move(Verb::copy, from, to, block); }
+  void add(const Bundle& part, const Bundle& into, const BiasBlock& block) { move(Verb::add, part, into, block); }
+
+  /// Work on all pairs of these tiles: forward q, k, v, o, lse; backward q, k, v, dO, o, lse, dq, dk, dv; and a bias
+  /// and its gradient, where there are. Without a visible pair there is no step.
   void attend(std::vector<int> tiles);
   void gradient(std::vector<int> tiles);
   /// These rows of results of other keys, or queries, join those of `into`, in the heads of `part`.
@@ -65,6 +74,7 @@ class Rank {
   std::vector<Piece> pieces(const Bundle& b, const Rows& rows) const;
   std::vector<Piece> pieces_of_heads(const Bundle& b, const Rows& rows, int group) const;
   void work(Verb verb, std::vector<int> tiles);
+  void move(Verb verb, const Bundle& from, const Bundle& to, const BiasBlock& block);
 };
 
 }  // namespace redblue::ranks

@@ -9,12 +9,12 @@ namespace {
 
 /// Attention or its gradient on one place of the grid: what it has of queries and keys, and where results go.
 struct Own {
-  Bundle queries;        ///< Q, or Q, dO, lse, D
-  Bundle keys;           ///< K, V
-  Bundle query_results;  ///< O, lse, or dQ
-  Bundle key_results;    ///< none, or dK, dV
-  int o = -1;            ///< backward: an o whose products with dO are known here
-  Bundle dBias{};        ///< backward: the gradient of a bias, whose rows are at home
+  Bundle queries;          ///< Q, or Q, dO, lse, D
+  Bundle keys;             ///< K, V
+  Bundle query_results;    ///< O, lse, or dQ
+  Bundle key_results;      ///< none, or dK, dV
+  int o = -1;              ///< backward: an o whose products with dO are known here
+  Bundle bias{}, dBias{};  ///< of these queries and keys
 };
 
 /// Blocks of one side that pass a rank, its own first, with their results.
@@ -57,11 +57,13 @@ class Text {
 
   void work(const Bundle& q, const Bundle& k, const Bundle& rq, const Bundle& rk, int o) {
     if (q.empty() || k.empty()) return;
-    if (!backward()) return r_.attend({q.tiles[0], k.tiles[0], k.tiles[1], rq.tiles[0], rq.tiles[1]});
-    std::vector<int> tiles{q.tiles[0], k.tiles[0],  k.tiles[1],  q.tiles[1], o,
-                           q.tiles[2], rq.tiles[0], rk.tiles[0], rk.tiles[1]};
-    if (!own_.dBias.empty()) tiles.push_back(own_.dBias.tiles[0]);
-    r_.gradient(std::move(tiles));
+    std::vector<int> tiles;
+    if (backward())
+      tiles = {q.tiles[0], k.tiles[0], k.tiles[1], q.tiles[1], o, q.tiles[2], rq.tiles[0], rk.tiles[0], rk.tiles[1]};
+    else
+      tiles = {q.tiles[0], k.tiles[0], k.tiles[1], rq.tiles[0], rq.tiles[1]};
+    for (const Bundle* b : {&own_.bias, &own_.dBias}) tiles.insert(tiles.end(), b->tiles.begin(), b->tiles.end());
+    backward() ? r_.gradient(std::move(tiles)) : r_.attend(std::move(tiles));
   }
   Bundle held_inputs(Side side, const Rows& rows) { return r_.hold(r_.arrays_of(inputs_of(side)), rows); }
   Bundle held_results(Side side, const Rows& rows) {
@@ -237,13 +239,70 @@ void sum_over_ranks(Rank& r, const Bundle& own) {
   if (ranks == 1) return;
   const int left = (r.number + last) % ranks, right = (r.number + 1) % ranks;
   if (r.number > 0) {
-    const Bundle before = r.gradient_of_modifier(r.arrays_of(own)[0], false);
+    const Bundle before = r.modifier(r.arrays_of(own)[0], false);
     r.receive(left, before, before.rows, Cargo::partials);
     r.take_in(before, own, own.rows);
   }
   r.send(right, own, own.rows, Cargo::partials);
   if (r.number < last) r.receive(left, own, own.rows, Cargo::partials);
   if (r.number < last && right < last) r.send(right, own, own.rows, Cargo::partials);
+}
+
+/// The blocks of a bias come from the ranks that have their rows at home, before the work begins.
+Bundle bring_bias(Rank& r) {
+  const World& w = r.world;
+  const Bundle at_home = r.modifier(SlowArray::bias, true);
+  if (!bias_travels(w)) return at_home;
+  const int ranks = ranks_of_row(w);
+  for (int s = 1; s < ranks; ++s) {
+    const int user = row_peer(w, r.number, -s);
+    r.send(user, at_home, bias_block(w, r.number, user), Cargo::inputs);
+  }
+  BiasBlock all = bias_block(w, r.number, r.number);
+  for (int s = 1; s < ranks; ++s) {
+    const BiasBlock one = bias_block(w, row_peer(w, r.number, s), r.number);
+    all.rows = union_of(all.rows, one.rows);
+    all.cols = union_of(all.cols, one.cols);
+  }
+  if (all.empty()) return {};
+  const Bundle here = r.hold(SlowArray::bias, all);
+  r.copy(at_home, here, bias_block(w, r.number, r.number));
+  for (int s = 1; s < ranks; ++s) {
+    const int home = row_peer(w, r.number, s);
+    r.receive(home, here, bias_block(w, home, r.number), Cargo::inputs);
+  }
+  return here;
+}
+
+/// Where the gradients of such blocks are formed: at home, or held like the bias.
+Bundle begin_bias_gradient(Rank& r, const Bundle& at_home, const Bundle& bias) {
+  r.clear(at_home);
+  if (!bias_travels(r.world)) return at_home;
+  if (bias.tiles.empty()) return {};
+  const Tile like = r.program.tiles[static_cast<std::size_t>(bias.tiles[0])];
+  const Bundle here = r.hold(SlowArray::dBias, BiasBlock{like.rows, like.cols, like.heads});
+  r.clear(here);
+  return here;
+}
+/// They go home, or are summed over all ranks.
+void end_bias_gradient(Rank& r, const Bundle& here, const Bundle& at_home) {
+  const World& w = r.world;
+  if ((*w.problem().bias)[2] == 1) return sum_over_ranks(r, at_home);
+  if (!bias_travels(w)) return;
+  const int ranks = ranks_of_row(w);
+  for (int s = 1; s < ranks; ++s) {
+    const int home = row_peer(w, r.number, s);
+    r.send(home, here, bias_block(w, home, r.number), Cargo::partials);
+  }
+  r.add(here, at_home, bias_block(w, r.number, r.number));
+  for (int s = 1; s < ranks; ++s) {
+    const int user = row_peer(w, r.number, -s);
+    const BiasBlock block = bias_block(w, r.number, user);
+    if (block.empty()) continue;
+    const Bundle part = r.hold(SlowArray::dBias, block);
+    r.receive(user, part, block, Cargo::partials);
+    r.add(part, at_home, block);
+  }
 }
 
 void forward(Rank& r) {
@@ -255,6 +314,7 @@ void forward(Rank& r) {
   own.keys = groups ? to_group(r, kv, Side::keys) : kv;
   own.query_results = groups ? r.hold({O, lse}, own.queries.rows) : o;
   r.clear(own.query_results);
+  if (r.world.problem().bias) own.bias = bring_bias(r);
   Text(r, own).run();
   if (groups) from_group(r, own.query_results, o, Side::queries);
   if (r.world.problem().sinks) r.sink(o);
@@ -275,7 +335,7 @@ void backward(Rank& r) {
     const int products = r.hold_heads({D}, queries.rows, -1).tiles[0];
     r.products(queries.tiles[1], own.o, products);
     if (sums_sinks) {
-      of_sinks = r.gradient_of_modifier(dSinks, true);
+      of_sinks = r.modifier(dSinks, true);
       r.clear(of_sinks);
       r.sinks(queries.tiles[2], products, of_sinks.tiles[0]);
     }
@@ -291,9 +351,11 @@ void backward(Rank& r) {
   own.key_results = groups ? r.hold({dK, dV}, own.keys.rows) : dkv;
   r.clear(own.query_results);
   r.clear(own.key_results);
+  if (problem.bias) own.bias = bring_bias(r);
+  Bundle of_bias;
   if (problem.bias_gradient) {
-    own.dBias = r.gradient_of_modifier(dBias, true);
-    r.clear(own.dBias);
+    of_bias = r.modifier(dBias, true);
+    own.dBias = begin_bias_gradient(r, of_bias, own.bias);
   }
   Text(r, own).run();
   if (groups) {
@@ -301,7 +363,7 @@ void backward(Rank& r) {
     from_group(r, own.key_results, dkv, Side::keys);
   }
   if (sums_sinks) sum_over_ranks(r, of_sinks);
-  if (problem.bias_gradient && (*problem.bias)[2] == 1) sum_over_ranks(r, own.dBias);
+  if (problem.bias_gradient) end_bias_gradient(r, own.dBias, of_bias);
 }
 
 }  // namespace

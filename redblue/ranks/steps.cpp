@@ -17,7 +17,7 @@ std::vector<Lifetime> lifetimes_of(const Program& program) {
 }
 
 index_t batches_of(const Problem& problem, SlowArray array) {
-  if (array == SlowArray::dBias) return (*problem.bias)[0];
+  if (array == SlowArray::bias || array == SlowArray::dBias) return (*problem.bias)[0];
   return array == SlowArray::dSinks ? 1 : problem.batch;
 }
 
@@ -32,6 +32,7 @@ index_t cols_of(const Problem& problem, SlowArray array) {
     case SlowArray::D:
     case SlowArray::dSinks:
       return 1;
+    case SlowArray::bias:
     case SlowArray::dBias:
       return (*problem.bias)[3];
     default:
@@ -39,14 +40,15 @@ index_t cols_of(const Problem& problem, SlowArray array) {
   }
 }
 
-Words words_of(const Problem& problem, SlowArray array, const Rows& rows, Range heads) {
-  return Words(batches_of(problem, array)) * heads.size() * rows.count() * cols_of(problem, array);
+Words words_of(const Problem& problem, SlowArray array, const Rows& rows, Range heads, const Rows& cols) {
+  return Words(batches_of(problem, array)) * heads.size() * rows.count() *
+         (cols.empty() ? cols_of(problem, array) : cols.count());
 }
 
 Words words_of(const World& world, const Program& program, const std::vector<Piece>& pieces) {
   Words sum;
   for (const Piece& p : pieces)
-    sum += words_of(world.problem(), program.tiles[static_cast<std::size_t>(p.tile)].array, p.rows, p.heads);
+    sum += words_of(world.problem(), program.tiles[static_cast<std::size_t>(p.tile)].array, p.rows, p.heads, p.cols);
   return sum;
 }
 

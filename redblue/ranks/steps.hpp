@@ -21,6 +21,7 @@ struct Tile {
   /// Is it a tensor that the caller has here: an input, or an output? Otherwise the rank holds it from its first step
   /// to its last.
   bool home = false;
+  Rows cols{};  ///< columns, keys, of a bias or its gradient; none: all there are
 };
 
 /// Some rows and heads of a tile.
@@ -28,6 +29,7 @@ struct Piece {
   int tile = 0;
   Rows rows;
   Range heads;
+  Rows cols{};  ///< as those of a tile
 };
 
 enum class Verb : std::uint8_t {
@@ -35,12 +37,12 @@ enum class Verb : std::uint8_t {
   copy,      ///< pieces: the first to the second, third to fourth, ... on this rank
   send,      ///< pieces, as one message to `peer`
   receive,   ///< pieces, as one message from `peer`
-  attend,    ///< tiles q, k, v into o, lse
+  attend,    ///< tiles q, k, v into o, lse; a bias is one more tile
   merge,     ///< tiles o, lse of other keys into o, lse, which have their rows and maybe more
   sink,      ///< tiles o, lse: the sink joins the keys of each row
   products,  ///< tiles dO, o -> D, the sums of products of their rows
   stand_in,  ///< tiles dO, D -> an o whose products with dO sum to D: one word of D travels in place of a row of o
-  gradient,  ///< tiles q, k, v, dO, o, lse into dq, dk, dv, and dBias of these pairs, where a last tile has it
+  gradient,  ///< tiles q, k, v, dO, o, lse into dq, dk, dv; a bias and its gradient are more tiles
   add,       ///< tile x into y, which has its rows and maybe more
   sinks,     ///< tiles lse, D of some rows into dSinks
 };
@@ -75,7 +77,7 @@ std::vector<Lifetime> lifetimes_of(const Program& program);
 /// Batches of an array, and columns of a row; all batches together have gradients of sinks, and may have a bias.
 index_t batches_of(const Problem& problem, SlowArray array);
 index_t cols_of(const Problem& problem, SlowArray array);
-Words words_of(const Problem& problem, SlowArray array, const Rows& rows, Range heads);
+Words words_of(const Problem& problem, SlowArray array, const Rows& rows, Range heads, const Rows& cols = {});
 /// The words of all pieces of a message.
 Words words_of(const World& world, const Program& program, const std::vector<Piece>& pieces);
 

@@ -11,7 +11,7 @@ namespace {
 /// Has a tile of it the type of the arithmetic, whatever the caller's tensor has?
 bool is_of_arithmetic(SlowArray a) {
   using enum SlowArray;
-  return a != Q && a != K && a != V && a != dO;
+  return a != Q && a != K && a != V && a != dO && a != bias;
 }
 
 /// f(bytes of the tile, bytes of them side by side) for all of a piece, in the order in which it travels.
@@ -97,7 +97,7 @@ void TileMemory::hold(std::size_t t) {
   const Tile& tile = program_.tiles[t];
   const DType type = dtype_of(static_cast<int>(t));
   const std::array<index_t, 4> shape{batches_of(world_.problem(), tile.array), tile.heads.size(), tile.rows.count(),
-                                     cols_of(world_.problem(), tile.array)};
+                                     tile.cols.empty() ? cols_of(world_.problem(), tile.array) : tile.cols.count()};
   memory_[t].resize(static_cast<std::size_t>(shape[0] * shape[1] * shape[2] * shape[3]) * size_of(type));
   tensors_[t] = Tensor(memory_[t].data(), type, shape);
   bytes_ += memory_[t].size();
@@ -135,10 +135,14 @@ DType TileMemory::dtype_of(int tile) const {
 
 Tensor TileMemory::tensor(int tile) const { return tensors_[static_cast<std::size_t>(tile)]; }
 
-Tensor TileMemory::tensor(int tile, Range rows, Range heads) const {
+Tensor TileMemory::tensor(int tile, Range rows, Range heads, std::optional<Range> cols) const {
   const Tile& all = program_.tiles[static_cast<std::size_t>(tile)];
   Tensor t = tensor(tile);
-  const index_t offset = (heads.begin - all.heads.begin) * t.strides[1] + all.rows.place_of(rows.begin) * t.strides[2];
+  index_t offset = (heads.begin - all.heads.begin) * t.strides[1] + all.rows.place_of(rows.begin) * t.strides[2];
+  if (cols) {
+    offset += (all.cols.empty() ? cols->begin : all.cols.place_of(cols->begin)) * t.strides[3];
+    t.shape[3] = cols->size();
+  }
   if (t.data != nullptr) t.data = static_cast<std::byte*>(t.data) + offset * static_cast<index_t>(size_of(t.dtype));
   t.shape[1] = heads.size();
   t.shape[2] = rows.size();
@@ -149,16 +153,26 @@ std::size_t TileMemory::bytes_of(const std::vector<Piece>& pieces) const {
   std::size_t bytes = 0;
   for (const Piece& p : pieces) {
     const Words words =
-        words_of(world_.problem(), program_.tiles[static_cast<std::size_t>(p.tile)].array, p.rows, p.heads);
+        words_of(world_.problem(), program_.tiles[static_cast<std::size_t>(p.tile)].array, p.rows, p.heads, p.cols);
     bytes += static_cast<std::size_t>(words.to_index()) * size_of(dtype_of(p.tile));
   }
   return bytes;
 }
 
+std::vector<Tensor> TileMemory::tensors(const Piece& p) const {
+  std::vector<Tensor> list;
+  list.reserve(p.rows.ranges().size() * std::max<std::size_t>(1, p.cols.ranges().size()));
+  for (const Range& rows : p.rows.ranges()) {
+    if (p.cols.empty()) list.push_back(tensor(p.tile, rows, p.heads));
+    for (const Range& cols : p.cols.ranges()) list.push_back(tensor(p.tile, rows, p.heads, cols));
+  }
+  return list;
+}
+
 void TileMemory::pack(const std::vector<Piece>& pieces, std::byte* to) const {
   for (const Piece& p : pieces)
-    for (const Range& rows : p.rows.ranges())
-      for_rows(tensor(p.tile, rows, p.heads), [&](const std::byte* bytes, std::size_t size) {
+    for (const Tensor& t : tensors(p))
+      for_rows(t, [&](const std::byte* bytes, std::size_t size) {
         std::memcpy(to, bytes, size);
         to += size;
       });
@@ -166,8 +180,8 @@ void TileMemory::pack(const std::vector<Piece>& pieces, std::byte* to) const {
 
 void TileMemory::unpack(const std::vector<Piece>& pieces, const std::byte* from) const {
   for (const Piece& p : pieces)
-    for (const Range& rows : p.rows.ranges())
-      for_rows(tensor(p.tile, rows, p.heads), [&](std::byte* bytes, std::size_t size) {
+    for (const Tensor& t : tensors(p))
+      for_rows(t, [&](std::byte* bytes, std::size_t size) {
         std::memcpy(bytes, from, size);
         from += size;
       });

@@ -1,4 +1,5 @@
 #pragma once
+#include <optional>
 #include <vector>
 
 #include "redblue/ranks/steps.hpp"
@@ -19,9 +20,11 @@ class TileMemory {
   /// Outputs that were held in the type of the arithmetic are rounded into the caller's.
   void finish();
 
-  /// All rows and heads of a tile; one range of its rows, with some of its heads.
+  /// All rows and heads of a tile; one range of its rows, with some of its heads, and of its columns.
   Tensor tensor(int tile) const;
-  Tensor tensor(int tile, Range rows, Range heads) const;
+  Tensor tensor(int tile, Range rows, Range heads, std::optional<Range> cols = {}) const;
+  /// A piece, by ranges of its rows and columns, in the order in which they travel.
+  std::vector<Tensor> tensors(const Piece& piece) const;
 
   /// Its type, also while it is not here.
   DType dtype_of(int tile) const;

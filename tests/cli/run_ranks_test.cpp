@@ -54,7 +54,8 @@ TEST(CliRanks, GiveTheGradientsOfBiasAndSinks) {
   const Args backward =
       "run --op backward --bias-gradient --sinks-gradient --M 300 --causal --verify --json --do o.npy "
       "--o o.npy --lse lse.npy --dbias dbias.npy --dsinks dsinks.npy"_args;
-  for (const Args& ranks : {"--ranks 3 --grid 1x3x1"_args, "--ranks 2 --grid 1x2x1 --ownership zig-zag"_args}) {
+  for (const Args& ranks : {"--ranks 3"_args, "--ranks 2 --grid 1x2x1 --ownership zig-zag"_args,
+                            "--ranks 4 --grid 2x1x2 --transfer gather"_args}) {
     const Finished f = w.run(backward + inputs + outputs + ranks);
     ASSERT_EQ(f.exit_code, 0) << f.err << f.out;
     const Json j = f.json();

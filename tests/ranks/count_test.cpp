@@ -105,7 +105,13 @@ class Definition {
       add_heads(rank, side, load.heads);
       add_grid(rank, side, load.grid);
     }
-    if (p_.sinks_gradient) add_sums(rank, load.sums);
+    if (p_.sinks_gradient) add_sums(rank, p_.heads, load.sums);
+    if (p_.bias && (*p_.bias)[2] == 1) {
+      const auto& [batches, heads, rows, cols] = *p_.bias;
+      if (p_.bias_gradient) add_sums(rank, batches * heads * cols, load.sums);
+    } else if (p_.bias) {
+      add_bias(rank, load.bias);
+    }
     for (index_t i = 0; i < p_.n_q; ++i)
       for (index_t j = 0; j < p_.n_k; ++j)
         if (row(place(owner(i, p_.n_q))) == row(place(rank)) && col(place(owner(j, p_.n_k))) == col(place(rank)) &&
@@ -178,12 +184,39 @@ class Definition {
     message(c.sent.inputs, c.sent.messages, each * out * there);
     message(c.received.partials, c.received.messages, each * out * back);
   }
-  /// A word for each head goes from rank 0 to rank 1, and so on to the last, from there to rank 0, and so on to all.
-  void add_sums(index_t rank, Crossing& c) const {
+  /// Words of the bias of rows that `home` has, in the heads of a group, that `user` needs: of queries that see a key
+  /// of its column, and of these keys.
+  index_t bias_words(index_t home, index_t user) const {
+    std::set<index_t> queries, keys;
+    for (index_t i = 0; i < p_.n_q; ++i)
+      for (index_t j = 0; j < p_.n_k; ++j)
+        if (owner(i, p_.n_q) == home && col(place(owner(j, p_.n_k))) == col(place(user)) && sees(i, j))
+          queries.insert(i), keys.insert(j);
+    const auto& [batches, heads_, rows, cols] = *p_.bias;
+    return batches * (heads_ == 1 ? 1 : heads(Side::queries)) * std::ssize(queries) *
+           (cols == 1 ? std::min<index_t>(1, std::ssize(keys)) : std::ssize(keys));
+  }
+  void add_bias(index_t rank, Crossing& c) const {
+    for (index_t other = 0; other < ranks(); ++other) {
+      if (other == rank || row(place(other)) != row(place(rank))) continue;
+      const index_t come = bias_words(other, rank), go = bias_words(rank, other);
+      const auto message = [](Traffic& t, Words Traffic::* cargo, index_t words) {
+        t.*cargo += words;
+        t.messages += words > 0 ? 1 : 0;
+      };
+      message(c.received, &Traffic::inputs, come);
+      message(c.sent, &Traffic::inputs, go);
+      if (!p_.bias_gradient) continue;
+      message(c.sent, &Traffic::partials, come);
+      message(c.received, &Traffic::partials, go);
+    }
+  }
+  /// Words go from rank 0 to rank 1, and so on to the last, from there to rank 0, and so on to all.
+  void add_sums(index_t rank, index_t words, Crossing& c) const {
     for (index_t hop = 0; hop < 2 * (ranks() - 1); ++hop)
       for (auto& [traffic, who] : {std::pair{&c.sent, hop % ranks()}, {&c.received, (hop + 1) % ranks()}})
         if (who == rank) {
-          traffic->partials += p_.heads;
+          traffic->partials += words;
           traffic->messages += 1;
         }
   }
@@ -213,6 +246,7 @@ RC_GTEST_PROP(RankCounts, AreThoseOfTheDefinitions, ()) {
     const Load expected = definition.load_of(r), &load = loads[static_cast<std::size_t>(r)];
     RC_ASSERT(load.heads == expected.heads);
     RC_ASSERT(load.grid == expected.grid);
+    RC_ASSERT(load.bias == expected.bias);
     RC_ASSERT(load.sums == expected.sums);
     RC_ASSERT(load.pairs == expected.pairs);
   }

@@ -49,6 +49,11 @@ inline Problem any_shared_problem(index_t most) {
   }
   p.sinks = drawn(0, 3) == 0;
   p.sinks_gradient = p.sinks && p.op == Operation::backward;
+  if (drawn(0, 3) == 0) {
+    const auto all_or_one = [](index_t all) { return drawn(0, 2) == 0 ? 1 : all; };
+    p.bias = {all_or_one(p.batch), all_or_one(p.heads), all_or_one(p.n_q), all_or_one(p.n_k)};
+    p.bias_gradient = p.op == Operation::backward && (*p.bias)[3] == p.n_k;
+  }
   return p;
 }
 

@@ -48,7 +48,7 @@ def main():
     whole, lse = redblue.attention(q, k, v, return_lse=True, **with_rows)
     both = {"bias_gradient": True, "sinks_gradient": True}
     gradients = redblue.attention_backward(do, q, k, v, whole, lse, **both, **with_rows)
-    for layout in (Layout(grid_rows=P, ownership="zig-zag"), Layout(grid_rows=P, transfer="gather"), Layout(grid_rows=P, transfer="ring")):
+    for layout in (*layouts(), Layout(grid_rows=P, ownership="zig-zag"), Layout(grid_rows=P, transfer="gather")):
         rows, keys = positions(layout, rank, n)
         mine = q[:, :, rows], k[:, :, keys], v[:, :, keys]
         own = {**with_rows, "bias": with_rows["bias"][:, :, rows]}
