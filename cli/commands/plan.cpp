@@ -229,10 +229,12 @@ void plan_ranks(const PlanFlags& flags, const std::string& format) {
       throw InvalidProblem(fmt::format("--objective {}: choose from words, time", *objective));
     by_time = *objective == "time";
   }
-  const ranks::Wanted wanted = flags.ranks.wanted(parse_dtype("--dtype", o.dtype), o.compute(), by_time);
+  ranks::Wanted wanted = flags.ranks.wanted(parse_dtype("--dtype", o.dtype), o.compute(), by_time);
+  if (o.memory.M) wanted.M = o.memory.words(o.compute());
   if (flags.steps && wanted.ranks > kMostRanksWithSteps)
     throw InvalidProblem(
         fmt::format("--steps with --ranks {}: give {} ranks at most", wanted.ranks, kMostRanksWithSteps));
+  if (flags.steps && o.memory.M) throw InvalidProblem("--M with --steps: steps need no fast memory; give one of them");
   const Problem p = o.problem();
   require_arithmetic(o.compute(), p, contiguous_tensors(p, parse_dtype("--dtype", o.dtype)));
   const ranks::LayoutPlan plan = ranks::plan_layout(p, wanted);
@@ -258,7 +260,8 @@ void add_plan(Program& program) {
       "  redblue plan --nq 1 --nk 131072 --d 128 --heads 32 --kv-heads 8 --dtype bf16 --memory 256KiB --json\n"
       "  redblue plan --n 8192 --d 128 --dtype bf16 --memory 64KiB --multiple q=16,k=16 --format c-header\n"
       "  redblue plan --n 4096 --d 256 --M 4096 --no-workspace --multiple q=16,k=16\n"
-      "  redblue plan --n 1048576 --d 128 --heads 32 --kv-heads 4 --dtype bf16 --ranks 64 --network 5us,50GB/s");
+      "  redblue plan --n 1048576 --d 128 --heads 32 --kv-heads 4 --dtype bf16 --ranks 64 --network 5us,50GB/s\n"
+      "  redblue plan --n 1048576 --d 128 --heads 32 --kv-heads 4 --dtype bf16 --ranks 64 --M 65536");
   auto flags = std::make_shared<PlanFlags>();
   flags->add_to(command);
   command.does([flags] {

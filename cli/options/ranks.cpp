@@ -186,11 +186,10 @@ void require_for_ranks(const ProblemOptions& o) {
   const auto refuse = [](bool given, std::string_view option) {
     if (given)
       throw InvalidProblem(
-          fmt::format("{} with --ranks: a plan for ranks is about words between them, not about fast memory, tiles and "
-                      "threads of one; leave {} out",
+          fmt::format("{} with --ranks: a plan for ranks is about words between them, and with --M about words of fast "
+                      "memory; leave {} out",
                       option, option));
   };
-  refuse(o.memory.M.has_value(), "--M");
   refuse(o.memory.memory.has_value(), "--memory");
   refuse(o.residence.accumulate.has_value(), "--accumulate");
   refuse(o.residence.pad.has_value(), "--pad");

@@ -24,7 +24,7 @@ struct RanksOptions {
   void require_none() const;
 };
 
-/// Throws InvalidProblem for an option that says nothing where ranks are planned: fast memory, tiles, threads.
+/// Throws InvalidProblem for an option that says nothing where ranks are planned: tiles, threads, bytes of fast memory.
 void require_for_ranks(const ProblemOptions& problem);
 
 }  // namespace redblue::cli

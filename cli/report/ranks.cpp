@@ -38,6 +38,14 @@ Json layout_row_to_json(const LayoutRow& row) {
   j["held"] = c.held ? Json(to_json(*c.held)) : Json(nullptr);
   if (c.seconds) j["modelled_seconds"] = *c.seconds;
   if (c.seconds) j["simulated_seconds"] = c.simulated ? Json(*c.simulated) : Json(nullptr);
+  if (row.local)
+    j["local"] = {{"rank", row.local->rank},
+                  {"pairs", to_json(row.local->pairs)},
+                  {"io", to_json(row.local->io)},
+                  {"bound", to_json(row.local->bound)},
+                  {"ratio", row.local->ratio ? Json(*row.local->ratio) : Json(nullptr)},
+                  {"schedule", std::string(row.local->schedule)},
+                  {"tiling", to_json(row.local->tiling)}};
   return j;
 }
 
@@ -60,6 +68,24 @@ Json step_to_json(const ranks::World& world, const ranks::Program& program, cons
     if (!p.cols.empty()) j["pieces"].back()["columns"] = rows_to_json(p.cols);
   }
   return j;
+}
+
+/// What the rank of the most pairs moves between its own fast and slow memory.
+void print_local_work(const ranks::Wanted& wanted, const ranks::LayoutPlan& plan, std::size_t name) {
+  fmt::print(
+      "\nfast memory of M = {} words: what the rank with the most pairs moves between it and its slow memory\n\n",
+      wanted.M.str());
+  fmt::print("  {:<{}} {:>16} {:>6} {:>18} {:>18} {:>18} {:>7}  {}\n", "layout", name, "groups x grid", "rank", "pairs",
+             "I/O words", "bound", "ratio", "its largest part");
+  for (std::size_t i = 0; i < plan.rows.size(); ++i) {
+    const LayoutRow& r = plan.rows[i];
+    if (!r.local) continue;
+    const ranks::LocalWork& l = *r.local;
+    fmt::print("{} {:<{}} {:>16} {:>6} {:>18} {:>18} {:>18} {:>7}  {} {}\n", i == 0 ? '*' : ' ', r.name, name,
+               shape_text(r.cost.layout), l.rank, l.pairs.str(), l.io.str(), l.bound.words.str(),
+               l.ratio ? fmt::format("{:.3f}", *l.ratio) : "-", l.schedule, plan::text_of(l.tiling));
+  }
+  if (wanted.ranks > ranks::kMostWithLocal) fmt::print("  (of layouts of up to {} ranks)\n", ranks::kMostWithLocal);
 }
 
 }  // namespace
@@ -87,6 +113,7 @@ void print_layouts(const Problem& p, const ranks::Wanted& wanted, const ranks::L
                          : "");
   }
   for (const ranks::LayoutRefusal& r : plan.refused) fmt::print("- {:<{}} {}\n", r.name, name, r.why);
+  if (wanted.M > 0) print_local_work(wanted, plan, name);
   fmt::print("\n{}\n", plan.reason);
 }
 
@@ -103,6 +130,7 @@ Json layouts_to_json(const Problem& p, const ranks::Wanted& wanted, const ranks:
                     {"bandwidth", wanted.network->bandwidth},
                     {"overlap", wanted.network->overlap},
                     {"flops", wanted.network->arithmetic > 0 ? Json(wanted.network->arithmetic) : Json(nullptr)}};
+  if (wanted.M > 0) j["M"] = to_json(wanted.M);
   j["layouts"] = rows;
   j["refused"] = Json::array();
   for (const ranks::LayoutRefusal& r : plan.refused) j["refused"].push_back({{"name", r.name}, {"why", r.why}});

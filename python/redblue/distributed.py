@@ -331,6 +331,14 @@ def _problem(op: str, sizes: Sizes, options: dict) -> Any:
     return problem
 
 
+def _fast(options: dict) -> int:
+    """The words of fast memory of a rank; 0: not given."""
+    M = options.get("M")
+    if M is not None and whole("M", M) < 1:
+        raise InvalidProblem(f"M = {M}: fast memory needs at least one word")
+    return 0 if M is None else whole("M", M)
+
+
 def positions(ranks: Layout, rank: int, n_q: int, n_k: Optional[int] = None, **options: Any) -> tuple[np.ndarray, np.ndarray]:
     """The positions of the queries and of the keys that a rank has at home, in order: q_of_rank = q[:, :, queries].
 
@@ -348,7 +356,8 @@ def positions(ranks: Layout, rank: int, n_q: int, n_k: Optional[int] = None, **o
 
 class Planned(NamedTuple):
     """Layouts for a problem, the chosen one first: its layout, why, and a dict for each with words of the busiest rank (inputs
-    received and partial results sent), bytes, messages, balance (most pairs of a rank over their mean), bound and ratio."""
+    received and partial results sent), bytes, messages, balance (most pairs of a rank over their mean), bound and ratio; with M
+    "local": what the rank with the most pairs moves between its fast and slow memory."""
 
     layout: Layout
     reason: str
@@ -371,14 +380,16 @@ def plan(
 ) -> Planned:  # fmt: skip
     """The layout of this number of ranks with the fewest words of a rank, beside ring, all-gather, Ulysses and grids, each with a proven
     lower bound. `dtype` is the type of q, k and v ("bf16", ..); transfer and ownership (with block), where given, are not chosen;
-    options are masks, as in `attention`. docs/ranks.md.
+    options are masks, as in `attention`. M, words of fast memory of a rank, adds "local" to each row (4,096 ranks at most): the rank
+    with the most pairs, its pairs, io (words between its fast and slow memory, exact), the bound on them and the ratio, and schedule
+    and tiling of its largest part. docs/ranks.md.
     """
     sizes = Sizes(batch, heads, heads if kv_heads is None else kv_heads, n_q, n_q if n_k is None else n_k, d, d if d_v is None else d_v)
     widths = {"f64": (8, 8), "f32": (4, 4), "f16": (2, 4), "bf16": (2, 4)}
     if dtype not in widths:
         raise InvalidProblem(f"dtype = {dtype!r}: give one of {', '.join(widths)}")
     _require_heeded(options)
-    rows, reason = _core.plan_ranks(_problem(op, sizes, options), ranks, transfer, ownership, block, *widths[dtype])
+    rows, reason = _core.plan_ranks(_problem(op, sizes, options), ranks, transfer, ownership, block, *widths[dtype], _fast(options))
     for row in rows:
         row["layout"] = Layout(*row["layout"])
     return Planned(rows[0]["layout"], reason, rows)
@@ -389,7 +400,8 @@ def count(
     kv_heads: Optional[int] = None, batch: int = 1, op: str = "forward", **options: Any,
 ) -> dict:  # fmt: skip
     """Words that a rank receives and sends, by kind, messages, pairs that it works on, and words that it holds beside its own
-    tensors: counted by walking through its steps, without a communicator and without data. docs/ranks.md.
+    tensors: counted by walking through its steps, without a communicator and without data. With M, words of fast memory, also io:
+    words between fast and slow memory of its work. docs/ranks.md.
     """
     sizes = Sizes(batch, heads, heads if kv_heads is None else kv_heads, n_q, n_q if n_k is None else n_k, d, d if d_v is None else d_v)
-    return _world(ranks, sizes, op, options).count(rank)
+    return _world(ranks, sizes, op, options).count(rank, _fast(options))

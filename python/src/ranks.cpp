@@ -121,13 +121,28 @@ nb::dict described(const ranks::Traffic& t) {
   return d;
 }
 
-nb::dict described(const World& w, int rank) {
-  const ranks::RankCount c = count(w, program_of(w, rank));
+nb::dict described(const World& w, int rank, index_t M) {
+  const ranks::Program program = program_of(w, rank);
+  const ranks::RankCount c = count(w, program);
   nb::dict d;
   d["received"] = described(c.received);
   d["sent"] = described(c.sent);
   d["pairs"] = integer_of(c.pairs);
   d["held"] = integer_of(c.held);
+  if (M > 0) d["io"] = integer_of(local_io(w, program, M));
+  return d;
+}
+
+nb::dict described(const ranks::LocalWork& local) {
+  nb::dict d, tiling;
+  d["rank"] = local.rank;
+  d["pairs"] = integer_of(local.pairs);
+  d["io"] = integer_of(local.io);
+  d["bound"] = integer_of(local.bound.words);
+  d["ratio"] = local.ratio ? nb::object(nb::float_(*local.ratio)) : nb::none();
+  d["schedule"] = std::string(local.schedule);
+  for (const schedule::TileSize& t : local.tiling) tiling[std::string(t.name).c_str()] = t.value;
+  d["tiling"] = tiling;
   return d;
 }
 
@@ -172,8 +187,9 @@ nb::dict run_over_ranks(const World& world, nb::handle comm, nb::handle arrays, 
 
 /// The rows of a plan for ranks, the chosen one first, and why.
 nb::tuple planned(const Problem& problem, int number, const std::string& transfer, const std::string& ownership,
-                  index_t block, index_t input_bytes, index_t partial_bytes) {
+                  index_t block, index_t input_bytes, index_t partial_bytes, index_t M) {
   ranks::Wanted wanted{.ranks = number, .widths = {input_bytes, partial_bytes}};
+  wanted.M = M;
   if (!transfer.empty())
     wanted.transfer = named("transfer", transfer, ranks::transfer_from_name(transfer), "exchange, gather or ring");
   if (!ownership.empty())
@@ -194,6 +210,7 @@ nb::tuple planned(const Problem& problem, int number, const std::string& transfe
     d["balance"] = row.cost.balance;
     d["bound"] = integer_of(row.bound.words);
     d["ratio"] = row.ratio ? nb::object(nb::float_(*row.ratio)) : nb::none();
+    if (row.local) d["local"] = described(*row.local);
     rows.append(d);
   }
   return nb::make_tuple(rows, plan.reason);
@@ -228,10 +245,12 @@ void add_ranks(nb::module_& m) {
           },
           nb::arg("rank"), nb::arg("queries"), "Ranges of positions that the rank has at home.")
       .def(
-          "count", [](const World& w, int rank) { return described(w, checked_rank(w, rank)); }, nb::arg("rank"),
-          "Words on the network and in memory of a rank, by walking through its steps.");
+          "count", [](const World& w, int rank, index_t M) { return described(w, checked_rank(w, rank), M); },
+          nb::arg("rank"), nb::arg("M"),
+          "Words on the network and in memory of a rank, by walking through its steps; M: words of fast memory, or 0.");
   m.def("plan_ranks", &planned, nb::arg("problem"), nb::arg("ranks"), nb::arg("transfer"), nb::arg("ownership"),
-        nb::arg("block"), nb::arg("input_bytes"), nb::arg("partial_bytes"), "Layouts for a problem, the best first.");
+        nb::arg("block"), nb::arg("input_bytes"), nb::arg("partial_bytes"), nb::arg("M"),
+        "Layouts for a problem, the best first.");
   m.def("refuse_ranks", &refuse_ranks, nb::arg("comm"), nb::arg("why"), nb::arg("patience"),
         "Tells the other ranks of `comm` that this one cannot run.");
   m.def("run_ranks", &run_over_ranks, nb::arg("world"), nb::arg("comm"), nb::arg("arrays"), nb::arg("tokens_first"),

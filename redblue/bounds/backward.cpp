@@ -18,8 +18,9 @@ Bound backward_trivial(const AttentionProblem& x) {
   return {inputs + Words(x.instances) * outputs, "trivial", kAny, "proved", "none", true};
 }
 
-Bound b_prime(const AttentionProblem& x) {
-  const long double N = scored_pairs(x).to_long_double(), M = x.M.to_long_double(), root = std::sqrt(M);
+Bound b_prime(const AttentionProblem& x) { return b_prime(x, scored_pairs(x)); }
+Bound b_prime(const AttentionProblem& x, Words pairs) {
+  const long double N = pairs.to_long_double(), M = x.M.to_long_double(), root = std::sqrt(M);
   const long double d = static_cast<long double>(x.d), d_v = static_cast<long double>(x.d_v), c = 1 - 1 / (2 * M);
   Words words = 0;
   for (int k = 1; k < 200; ++k) {
@@ -36,9 +37,10 @@ long double b_double_prime_cost(const AttentionProblem& x) {
   return narrow ? (2 * d + d_v) * (2 * d + 2 * d_v) : (6 + 4 * std::sqrt(2.0L)) * d * d_v;
 }
 
-Bound b_double_prime(const AttentionProblem& x) {
+Bound b_double_prime(const AttentionProblem& x) { return b_double_prime(x, scored_pairs(x)); }
+Bound b_double_prime(const AttentionProblem& x, Words pairs) {
   const bool holds = x.d_v <= 2 * x.d;
-  const long double words = value(scored_pairs(x), b_double_prime_cost(x), x.M);
+  const long double words = value(pairs, b_double_prime_cost(x), x.M);
   return {holds ? ceil_words(words, words + 20 * x.M.to_long_double()) : Words(0), "B''", kPA, "proved",
           "d_v <= 2 d; Q, K, V, dO distinct arrays, each word read as it is",      holds};
 }

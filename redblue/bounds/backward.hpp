@@ -10,10 +10,13 @@ Bound backward_trivial(const AttentionProblem& x);
 /// B': max over a = k/200, k = 1..199, s in {min(1, c 2 a d / sqrt M), 1 if sqrt M <= 2 a d (c := 1)} of
 /// 2 c s Sm N / sqrt M - s^2 N - M, with Sm = (a + 2 sqrt(1 - a)) d + sqrt(2) d_v, c = 1 - 1/(2M). Class PA.
 Bound b_prime(const AttentionProblem& x);
+/// N is given: for a part of a run that forms these pairs.
+Bound b_prime(const AttentionProblem& x, Words pairs);
 
 /// B'': value(N, K, M), K = (2d + d_v)(2d + 2 d_v) for d_v <= sqrt(2) d, (6 + 4 sqrt(2)) d d_v up to d_v = 2d. Class
 /// PA.
 Bound b_double_prime(const AttentionProblem& x);
+Bound b_double_prime(const AttentionProblem& x, Words pairs);
 
 /// The K of B''.
 long double b_double_prime_cost(const AttentionProblem& x);

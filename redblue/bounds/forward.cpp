@@ -26,17 +26,19 @@ Bound trivial(const AttentionProblem& x, Words inputs) {
   return {inputs + Words(x.instances) * outputs, "trivial", kAny, "proved", "none", true};
 }
 
-Bound f_prime(const AttentionProblem& x) {
-  const long double N = scored_pairs(x).to_long_double(), M = x.M.to_long_double();
+Bound f_prime(const AttentionProblem& x) { return f_prime(x, scored_pairs(x)); }
+Bound f_prime(const AttentionProblem& x, Words pairs) {
+  const long double N = pairs.to_long_double(), M = x.M.to_long_double();
   const long double d = static_cast<long double>(x.d), sum = d + static_cast<long double>(x.d_v), c = 1 - 1 / (2 * M);
   Words words = start_line(c, std::min(1.0L, c * std::min(sum, 2 * d) / std::sqrt(M)), sum, N, M, M);
   if (x.M <= Words(4) * x.d * x.d) words = std::max(words, start_line(1, 1, sum, N, M, M));
   return {words, "F'", kPA, "proved", kDistinct, true};
 }
 
-Bound f_double_prime(const AttentionProblem& x) {
-  const Words sum = Words(x.d) + x.d_v, K = x.d_v <= x.d ? sum * sum : Words(4) * x.d * x.d_v, N = scored_pairs(x);
-  const long double words = value(N, K.to_long_double(), x.M);
+Bound f_double_prime(const AttentionProblem& x) { return f_double_prime(x, scored_pairs(x)); }
+Bound f_double_prime(const AttentionProblem& x, Words pairs) {
+  const Words sum = Words(x.d) + x.d_v, K = x.d_v <= x.d ? sum * sum : Words(4) * x.d * x.d_v;
+  const long double words = value(pairs, K.to_long_double(), x.M);
   return {ceil_words(words, words + 20 * x.M.to_long_double()), "F''", kPA, "proved", kDistinct, true};
 }
 

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "redblue/bounds/backward.hpp"
+#include "redblue/bounds/forward.hpp"
 #include "redblue/bounds/rounding.hpp"
 #include "redblue/language/error.hpp"
 
@@ -80,6 +81,16 @@ std::vector<bound::Bound> bounds_over_ranks(const Problem& p, const Homes& homes
   if (p.op == Operation::forward) return {forward_over_ranks(p, homes), heads_over_ranks(p, homes)};
   if (p.op == Operation::backward) return {backward_over_ranks(p, homes)};
   throw Unsupported("bounds over ranks are of forward and backward attention");
+}
+
+std::vector<bound::Bound> bounds_of_work(const Problem& p, int ranks, Words M) {
+  const bound::AttentionProblem x = bound_problem(p, M);
+  const Words pairs = bound::scored_pairs(x) / ranks;
+  std::vector<bound::Bound> list = p.op == Operation::backward
+                                       ? std::vector{bound::b_prime(x, pairs), bound::b_double_prime(x, pairs)}
+                                       : std::vector{bound::f_prime(x, pairs), bound::f_double_prime(x, pairs)};
+  for (bound::Bound& b : list) b.holds = b.holds && forms_all_pairs(p);
+  return list;
 }
 
 bound::Bound best_over_ranks(const std::vector<bound::Bound>& bounds) {

@@ -31,6 +31,10 @@ bound::Bound heads_over_ranks(const Problem& problem, const Homes& homes);
 /// All bounds of the operation of a problem.
 std::vector<bound::Bound> bounds_over_ranks(const Problem& problem, const Homes& homes);
 
+/// F' and F'', or B' and B'', with a P-th of the pairs: of what some rank moves between M words of fast memory and the
+/// rest, which is its slow memory or other ranks.
+std::vector<bound::Bound> bounds_of_work(const Problem& problem, int ranks, Words M);
+
 /// The largest proved bound that holds: of 0 words where none does.
 bound::Bound best_over_ranks(const std::vector<bound::Bound>& bounds);
 

@@ -102,7 +102,7 @@ void add_grid(const World& w, Side side, int v, const RowWidths& widths, Crossin
 
 void add_bias(const World& w, int rank, Crossing& c) {
   if (!bias_travels(w)) return;
-  const RowWidths word{.inputs = 1, .statistics = 0, .results = w.problem().bias_gradient ? 1 : 0};
+  const RowWidths word{1, w.problem().bias_gradient ? 1 : 0, 0};
   for (int s = 1; s < ranks_of_row(w); ++s) {
     const int other = row_peer(w, rank, s);
     note_both(c, words_of(w.problem(), bias_block(w, other, rank)), word,

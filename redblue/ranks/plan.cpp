@@ -128,8 +128,11 @@ LayoutRow layout_row(const Problem& p, const Wanted& wanted, const LayoutCost& c
   LayoutRow row{common_name(cost.layout), cost, {}, std::nullopt};
   row.bound = best_over_ranks(bounds_over_ranks(p, {cost.layout.ranks(), cost.home_queries, cost.home_keys}));
   if (row.bound.words > 0) row.ratio = cost.words.to_double() / row.bound.words.to_double();
-  if (cost.layout.ranks() > kMostWalked) return row;
+  const bool local = wanted.M > 0 && cost.layout.ranks() <= kMostWithLocal, walked = cost.layout.ranks() <= kMostWalked;
+  if (!local && !walked) return row;
   const World world(p, cost.layout);
+  if (local) row.local = local_work(world, wanted.M);
+  if (!walked) return row;
   row.cost.held = most_words_held(world);
   if (!wanted.network) return row;
   double slowest = 0;
@@ -216,6 +219,7 @@ LayoutPlan plan_layout(const Problem& p, const Wanted& wanted) {
   if (wanted.grid && wanted.grid->ranks() > wanted.ranks)
     throw InvalidProblem(fmt::format("a layout of {} takes {} ranks of {}: give one that takes no more",
                                      shape_text(*wanted.grid), wanted.grid->ranks(), wanted.ranks));
+  if (wanted.M < 0) throw InvalidProblem(fmt::format("M = {}: give 1 word of fast memory or more", wanted.M.str()));
   LayoutSearch search(p, wanted);
   const LayoutCost* chosen = search.best([](const Layout&) { return true; });
   if (chosen == nullptr) throw InvalidProblem("no layout is as wanted");

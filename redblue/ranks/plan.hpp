@@ -5,6 +5,7 @@
 
 #include "redblue/bounds/bound.hpp"
 #include "redblue/ranks/cost.hpp"
+#include "redblue/ranks/work.hpp"
 
 /// The choice of a layout for a problem and a number of ranks.
 namespace redblue::ranks {
@@ -19,6 +20,7 @@ struct Wanted {
   std::optional<Transfer> transfer{};
   std::optional<Ownership> ownership{};
   index_t block = 0;  ///< for Ownership::block_cyclic
+  Words M = 0;        ///< words of fast memory of a rank, for LayoutRow::local; they choose no layout. 0: not given
 };
 
 struct LayoutRow {
@@ -26,7 +28,10 @@ struct LayoutRow {
   LayoutCost cost;
   bound::Bound bound;           ///< on cost.words, of any schedule on as many ranks with as many rows at home
   std::optional<double> ratio;  ///< words over bound, where that is above 0
+  /// Where M is given, for kMostWithLocal ranks at most.
+  std::optional<LocalWork> local{};
 };
+inline constexpr int kMostWithLocal = 4096;
 
 /// A layout that people use, which does not go with the problem and the number of ranks.
 struct LayoutRefusal {

@@ -67,8 +67,28 @@ TEST_F(PlanRanks, GiveTheStepsOfEveryRank) {
   EXPECT_EQ(j["programs"][3]["queries"], Json::parse("[[3072, 4096]]"));
 }
 
+TEST_F(PlanRanks, SayWhatARankMovesInFastMemory) {
+  const Json j = plan({"--ranks", "4", "--M", "16384", "--causal", "--json"}).json();
+  EXPECT_EQ(j["M"], 16384);
+  for (const Json& row : j["layouts"]) {
+    const Json& local = row["local"];
+    EXPECT_EQ(local["ratio"], local["io"].get<double>() / local["bound"]["words"].get<double>());
+    EXPECT_GE(local["ratio"], 1);
+    EXPECT_EQ(local["pairs"], row["pairs"]);
+  }
+  const std::string table = plan({"--ranks", "4", "--M", "16384", "--causal"}).out;
+  EXPECT_THAT(table, HasSubstr("M = 16384 words"));
+  EXPECT_THAT(table, HasSubstr(j["layouts"][0]["local"]["io"].dump()));
+  EXPECT_THAT(table, HasSubstr(j["layouts"][0]["local"]["schedule"].get<std::string>() + " "));
+  const Finished small = plan({"--ranks", "4", "--M", "10"});
+  EXPECT_NE(small.exit_code, 0);
+  EXPECT_THAT(small.err, HasSubstr("10"));
+}
+
 TEST_F(PlanRanks, RefuseWhatSaysNothing) {
-  EXPECT_THAT(refusal({"--ranks", "4", "--M", "1000"}), HasSubstr("--M with --ranks"));
+  EXPECT_THAT(refusal({"--ranks", "4", "--M", "0"}), HasSubstr("M = 0: fast memory needs at least one word"));
+  EXPECT_THAT(refusal({"--ranks", "4", "--M", "1000", "--steps"}), HasSubstr("--M with --steps"));
+  EXPECT_THAT(refusal({"--ranks", "4", "--memory", "1MiB"}), HasSubstr("--memory with --ranks"));
   EXPECT_THAT(refusal({"--ranks", "4", "--schedule", "flash"}), HasSubstr("--schedule with --ranks"));
   EXPECT_THAT(refusal({"--ranks", "4", "--no-workspace"}), HasSubstr("--no-workspace with --ranks"));
   EXPECT_THAT(refusal({"--ranks", "4", "--threads", "2"}), HasSubstr("--threads with --ranks"));

@@ -47,6 +47,14 @@ def test_plans_are_those_of_the_program():
     assert found.layout.head_groups == 4 and found.rows[0]["words"] < min(row["words"] for row in found.rows[1:])
     assert all(row["ratio"] is None or row["ratio"] >= 1 for row in found.rows)
     assert found.reason in str(found) and "all-gather 1 x 64 x 1" in str(found)
+    assert "local" not in found.rows[0]
+    sizes = {"n_q": 4096, "d": 64, "heads": 8, "kv_heads": 2, "causal": True, "M": 16384}
+    row = redblue.distributed.plan(4, **sizes).rows[0]
+    local = row["local"]
+    assert local["ratio"] == local["io"] / local["bound"] >= 1 and "Br" in local["tiling"]
+    assert count(row["layout"], local["rank"], **sizes)["io"] == local["io"]
+    with pytest.raises(redblue.InvalidProblem, match="M = 0: fast memory needs at least one word"):
+        redblue.distributed.plan(4, **{**sizes, "M": 0})
     with pytest.raises(redblue.InvalidProblem, match="dtype = 'int8'"):
         redblue.distributed.plan(4, n_q=16, d=4, dtype="int8")
 

@@ -4,6 +4,7 @@
 #include "drawn_layout.hpp"
 #include "redblue/planner/planner.hpp"
 #include "redblue/ranks/in_process.hpp"
+#include "redblue/ranks/work.hpp"
 #include "redblue/verify/verify.hpp"
 #include "shared.hpp"
 #include "support/cases.hpp"
@@ -72,6 +73,7 @@ TEST(Ranks, ComputeWhatTheWholeIsAndMoveWhatTheFormulaSays) {
       EXPECT_EQ(each[static_cast<std::size_t>(r)].crossed, crossing_of(*world, r));
       EXPECT_EQ(each[static_cast<std::size_t>(r)].held_bytes,
                 count(*world, program_of(*world, r)).held * static_cast<index_t>(size_of(dtype)));
+      EXPECT_EQ(each[static_cast<std::size_t>(r)].io, local_io(*world, program_of(*world, r), how_of(dtype).plan.M));
     }
     const Verification v = verify(x.p, x.tensors(), dtype, {.additions = 64, .lse = 64});
     for (const Deviation& d : v.outputs) EXPECT_TRUE(d.ok()) << d.name << " " << d.error << " of " << d.tolerance;

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "ranks/worlds.hpp"
+#include "redblue/bounds/forward.hpp"
+#include "redblue/ranks/bounds.hpp"
 #include "support/refusal.hpp"
 
 namespace redblue::ranks::test {
@@ -164,6 +166,33 @@ TEST(RankPlans, LeaveRanksUnusedWhereAGridIsBetter) {
   EXPECT_EQ(plan.rows[0].cost.layout.ranks(), 60);
   EXPECT_EQ(plan.rows[0].name, "2-D");
   EXPECT_EQ(plan_layout(grouped(6100, 1, 1, 64), {.ranks = 64}).rows[0].cost.layout.ranks(), 64);
+}
+
+/// A ring of one head: each rank attends with n / P queries to P blocks of n / P keys, as one machine would with M.
+TEST(RankPlans, SayWhatTheBusiestRankMovesInFastMemory) {
+  const Problem p = grouped(4096, 1, 1, 64);
+  const LayoutPlan plan = plan_layout(p, {.ranks = 4, .grid = Layout{1, 4, 1}, .M = 16384});
+  const LocalWork& local = *plan.rows[0].local;
+  Problem part = grouped(1024, 1, 1, 64);
+  part.accumulate = true;
+  const plan::Plan one = plan::make_plan(part, {.M = 16384});
+  EXPECT_EQ(local.io, one.io().total() * 4);
+  EXPECT_EQ(local.schedule, one.row().schedule);
+  EXPECT_EQ(local.pairs, Words(1024) * 4096);
+  EXPECT_EQ(local.bound.words, (bound::f_prime(bound_problem(p, 16384), Words(1024) * 4096).words));
+  EXPECT_GT(*local.ratio, 1);
+  EXPECT_FALSE(plan_layout(p, {.ranks = 4}).rows[0].local);
+  EXPECT_THAT(refusal_of([&] { plan_layout(p, {.ranks = 4, .M = 5}); }), HasSubstr("M"));
+}
+
+/// The bound with a P-th of the pairs is below what some rank moves, whatever the layout.
+RC_GTEST_PROP(RankPlans, MoveNoFewerWordsInFastMemoryThanTheBound, ()) {
+  const Spread s = any_spread(drawn(0, 1) == 0 ? 40 : 300);
+  const Words M = drawn(20, 200);
+  const LocalWork local = local_work(World(s.problem, s.layout), M);
+  for (const bound::Bound& b : bounds_of_work(s.problem, s.layout.ranks(), M))
+    if (b.holds) RC_ASSERT(b.words <= local.io);
+  RC_ASSERT(local.io == local_io(World(s.problem, s.layout), program_of(World(s.problem, s.layout), local.rank), M));
 }
 
 TEST(RankPlans, AskLittleOfManyRanks) {
