@@ -80,7 +80,9 @@ Tensors with_outputs(const RanksRun& run, const OutputFiles* files, DType dtype)
 ranks::Layout layout_for(const Problem& problem, const ranks::Wanted& wanted, bool all_take_part) {
   const ranks::LayoutPlan plan = plan_layout(problem, wanted);
   for (const ranks::LayoutRow& row : plan.rows)
-    if (!all_take_part || row.cost.layout.ranks() == wanted.ranks) return row.cost.layout;
+    if (row.cost.layout.reproducible == wanted.reproducible &&
+        (!all_take_part || row.cost.layout.ranks() == wanted.ranks))
+      return row.cost.layout;
   throw InvalidProblem(
       fmt::format("--ranks {}: no layout of this number of ranks goes with this problem; give --grid, or another "
                   "number",
@@ -180,6 +182,7 @@ void print_report(const RanksRun& run, const ranks::World& world, const Report& 
         {"layout", ranks::shape_text(world.layout())},
         {"transfer", std::string(name_of(world.layout().transfer))},
         {"ownership", std::string(name_of(world.layout().ownership))},
+        {"reproducible", world.layout().reproducible > 0 ? Json(world.layout().reproducible) : Json(nullptr)},
         {"carried_by", r.carried_by},
         {"rank_0",
          {{"received", traffic_to_json(r.ran.crossed.received)},
@@ -197,9 +200,12 @@ void print_report(const RanksRun& run, const ranks::World& world, const Report& 
         {"verified", r.verification ? Json(ok) : Json(nullptr)}};
     return print(j);
   }
-  fmt::print("{} over {} ranks, {}: {} as head groups x rows x columns, {}, rows {}\n", name_of(run.problem.op),
+  fmt::print("{} over {} ranks, {}: {} as head groups x rows x columns, {}, rows {}{}\n", name_of(run.problem.op),
              world.ranks(), r.carried_by, ranks::shape_text(world.layout()), name_of(world.layout().transfer),
-             name_of(world.layout().ownership));
+             name_of(world.layout().ownership),
+             world.layout().reproducible > 0
+                 ? fmt::format(", reproducible in blocks of {} rows", world.layout().reproducible)
+                 : "");
   fmt::print("{:<18} {:>16} {:>16}\n", "rank 0", "moved", "formula");
   const auto line = [](const char* what, Words a, Words b) {
     fmt::print("{:<18} {:>16} {:>16}\n", what, a.str(), b.str());

@@ -143,6 +143,12 @@ void RanksOptions::add_to(const Command& command, For what) {
               fmt::format("with --ranks: which rank has which rows: {}", fmt::join(ranks::kOwnershipNames, ", ")))
       .type_name("NAME");
   command.option("--block-rows", block, "with --ownership block-cyclic: rows of a block").type_name("ROWS");
+  command
+      .option(
+          "--reproducible", reproducible,
+          "with --ranks: the same bits for every number of ranks, layout and ownership: work in blocks of these rows "
+          "(such as 1024)")
+      .type_name("ROWS");
   if (what == For::runs)
     command.flag("--overlap", overlap,
                  "with --ranks: move the messages alone first, and say how much of them went on while rank 0 worked");
@@ -155,7 +161,8 @@ void RanksOptions::require_none() const {
                                     {"--transfer", transfer},
                                     {"--ownership", ownership}})
     if (value) throw InvalidProblem(fmt::format("{} {} is for --ranks: give that, too", name, *value));
-  if (block) throw InvalidProblem(fmt::format("--block-rows {} is for --ranks: give that, too", *block));
+  for (const auto& [name, value] : {std::pair{"--block-rows", block}, {"--reproducible", reproducible}})
+    if (value) throw InvalidProblem(fmt::format("{} {} is for --ranks: give that, too", name, *value));
   if (overlap) throw InvalidProblem("--overlap is for --ranks: give that, too");
 }
 
@@ -179,6 +186,10 @@ ranks::Wanted RanksOptions::wanted(DType dtype, DType compute, std::optional<boo
   if (w.ownership == ranks::Ownership::block_cyclic && block.value_or(0) < 1)
     throw InvalidProblem("--ownership block-cyclic: give --block-rows, 1 or more");
   w.block = block.value_or(0);
+  if (reproducible && *reproducible < 1)
+    throw InvalidProblem(
+        fmt::format("--reproducible {}: give the rows of a block, 1 or more, such as 256", *reproducible));
+  w.reproducible = reproducible.value_or(0);
   return w;
 }
 

@@ -9,7 +9,7 @@ namespace redblue::cli {
 
 /// Attention over ranks: how many there are, what is between them, and what is not left to the planner.
 struct RanksOptions {
-  std::optional<index_t> number, block;
+  std::optional<index_t> number, block, reproducible;
   std::optional<std::string> network, flops, layout, transfer, ownership;
   bool overlap = false;  ///< of runs
 

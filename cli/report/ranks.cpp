@@ -20,6 +20,7 @@ Json layout_to_json(const ranks::Layout& l) {
          {"transfer", std::string(name_of(l.transfer))},
          {"ownership", std::string(name_of(l.ownership))}};
   if (l.block > 0) j["block_rows"] = l.block;
+  if (l.reproducible > 0) j["reproducible"] = l.reproducible;
   return j;
 }
 

@@ -59,6 +59,11 @@ class Layout(NamedTuple):
                 them before it works; "ring": whole blocks go from neighbour to neighbour (one row or column of ranks)
     ownership   "contiguous", "zig-zag" (equal work under a causal mask), "block-cyclic" (blocks of `block` rows are dealt out)
                 or "documents" (a packed sequence lies on one rank)
+    reproducible
+                above 0: results have the same bits for every number of ranks, head_groups and ownership, and for one rank, where
+                this number is the same. Ranks then have whole blocks of this many rows, and work on one block of queries and one of
+                keys at a time, in the order of positions; 256 to 1,024 are good numbers. It wants grid_cols = 1, transfer = "gather"
+                and no M. Gradients move queries and keys in place of results, and compute scores twice.
     """
 
     head_groups: int = 1
@@ -67,6 +72,7 @@ class Layout(NamedTuple):
     transfer: str = "exchange"
     ownership: str = "contiguous"
     block: int = 0
+    reproducible: int = 0
 
 
 def _layout(ranks: Optional[Layout], size: int) -> Layout:
@@ -74,7 +80,7 @@ def _layout(ranks: Optional[Layout], size: int) -> Layout:
         return Layout(grid_rows=size)
     if not isinstance(ranks, Layout):
         raise TypeError(f"ranks is a {type(ranks).__name__}: give a redblue.distributed.Layout")
-    for name in ("head_groups", "grid_rows", "grid_cols", "block"):
+    for name in ("head_groups", "grid_rows", "grid_cols", "block", "reproducible"):
         whole(name, getattr(ranks, name))
     asked = ranks.head_groups * ranks.grid_rows * ranks.grid_cols
     if asked != size:
@@ -200,7 +206,8 @@ def _of_all(
     problem.lse_required = op == "forward"
     problem.bias_gradient, problem.sinks_gradient = gradients
     problem.validate()
-    if s.M is None:
+    layout = _layout(ranks, own.ranks)
+    if s.M is None and layout.reproducible == 0:
         measure_once()
     dense = types[0] == "bf16" and all(r.family.is_dense(a) for a in (r.q, r.k, r.v))
     compute = arithmetic(op, types[0], dense, s, (True, *gradients))
@@ -376,20 +383,20 @@ class Planned(NamedTuple):
 def plan(
     ranks: int, *, n_q: int, d: int, n_k: Optional[int] = None, d_v: Optional[int] = None, heads: int = 1,
     kv_heads: Optional[int] = None, batch: int = 1, op: str = "forward", dtype: str = "f32", transfer: str = "", ownership: str = "",
-    block: int = 0, **options: Any,
+    block: int = 0, reproducible: int = 0, **options: Any,
 ) -> Planned:  # fmt: skip
     """The layout of this number of ranks with the fewest words of a rank, beside ring, all-gather, Ulysses and grids, each with a proven
-    lower bound. `dtype` is the type of q, k and v ("bf16", ..); transfer and ownership (with block), where given, are not chosen;
-    options are masks, as in `attention`. M, words of fast memory of a rank, adds "local" to each row (4,096 ranks at most): the rank
-    with the most pairs, its pairs, io (words between its fast and slow memory, exact), the bound on them and the ratio, and schedule
-    and tiling of its largest part. docs/ranks.md.
+    lower bound. `dtype` is the type of q, k and v ("bf16", ..); transfer and ownership (with block), where given, are not chosen. With
+    reproducible (see Layout) the chosen layout has it, and others are for comparison. Options are masks, as in `attention`. M, words of
+    fast memory of a rank, adds "local" to each row (4,096 ranks at most): the rank with the most pairs, its pairs, io (words between its
+    fast and slow memory, exact), the bound on them and the ratio, and schedule and tiling of its largest part. docs/ranks.md.
     """
     sizes = Sizes(batch, heads, heads if kv_heads is None else kv_heads, n_q, n_q if n_k is None else n_k, d, d if d_v is None else d_v)
     widths = {"f64": (8, 8), "f32": (4, 4), "f16": (2, 4), "bf16": (2, 4)}
     if dtype not in widths:
         raise InvalidProblem(f"dtype = {dtype!r}: give one of {', '.join(widths)}")
     _require_heeded(options)
-    rows, reason = _core.plan_ranks(_problem(op, sizes, options), ranks, transfer, ownership, block, *widths[dtype], _fast(options))
+    rows, reason = _core.plan_ranks(_problem(op, sizes, options), ranks, transfer, ownership, block, *widths[dtype], _fast(options), reproducible)
     for row in rows:
         row["layout"] = Layout(*row["layout"])
     return Planned(rows[0]["layout"], reason, rows)

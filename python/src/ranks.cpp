@@ -103,14 +103,15 @@ Name named(const char* what, const std::string& name, std::optional<Name> found,
 }
 
 Layout layout_of(int head_groups, int grid_rows, int grid_cols, const std::string& transfer,
-                 const std::string& ownership, index_t block) {
+                 const std::string& ownership, index_t block, index_t reproducible) {
   return {.head_groups = head_groups,
           .grid_rows = grid_rows,
           .grid_cols = grid_cols,
           .transfer = named("transfer", transfer, ranks::transfer_from_name(transfer), "exchange, gather or ring"),
           .ownership = named("ownership", ownership, ranks::ownership_from_name(ownership),
                              "contiguous, zig-zag, block-cyclic or documents"),
-          .block = block};
+          .block = block,
+          .reproducible = reproducible};
 }
 
 nb::dict described(const ranks::Traffic& t) {
@@ -187,9 +188,10 @@ nb::dict run_over_ranks(const World& world, nb::handle comm, nb::handle arrays, 
 
 /// The rows of a plan for ranks, the chosen one first, and why.
 nb::tuple planned(const Problem& problem, int number, const std::string& transfer, const std::string& ownership,
-                  index_t block, index_t input_bytes, index_t partial_bytes, index_t M) {
+                  index_t block, index_t input_bytes, index_t partial_bytes, index_t M, index_t reproducible) {
   ranks::Wanted wanted{.ranks = number, .widths = {input_bytes, partial_bytes}};
   wanted.M = M;
+  wanted.reproducible = reproducible;
   if (!transfer.empty())
     wanted.transfer = named("transfer", transfer, ranks::transfer_from_name(transfer), "exchange, gather or ring");
   if (!ownership.empty())
@@ -203,7 +205,7 @@ nb::tuple planned(const Problem& problem, int number, const std::string& transfe
     nb::dict d;
     d["name"] = row.name;
     d["layout"] = nb::make_tuple(l.head_groups, l.grid_rows, l.grid_cols, std::string(name_of(l.transfer)),
-                                 std::string(name_of(l.ownership)), l.block);
+                                 std::string(name_of(l.ownership)), l.block, l.reproducible);
     d["words"] = integer_of(row.cost.words);
     d["bytes"] = integer_of(row.cost.bytes);
     d["messages"] = integer_of(row.cost.messages);
@@ -228,11 +230,11 @@ void add_ranks(nb::module_& m) {
       .def(
           "__init__",
           [](World* w, const Problem& p, int head_groups, int grid_rows, int grid_cols, const std::string& transfer,
-             const std::string& ownership, index_t block) {
-            new (w) World(p, layout_of(head_groups, grid_rows, grid_cols, transfer, ownership, block));
+             const std::string& ownership, index_t block, index_t reproducible) {
+            new (w) World(p, layout_of(head_groups, grid_rows, grid_cols, transfer, ownership, block, reproducible));
           },
           nb::arg("problem"), nb::arg("head_groups"), nb::arg("grid_rows"), nb::arg("grid_cols"), nb::arg("transfer"),
-          nb::arg("ownership"), nb::arg("block"))
+          nb::arg("ownership"), nb::arg("block"), nb::arg("reproducible"))
       .def_prop_ro("ranks", &World::ranks)
       .def(
           "rows",
@@ -249,7 +251,7 @@ void add_ranks(nb::module_& m) {
           nb::arg("rank"), nb::arg("M"),
           "Words on the network and in memory of a rank, by walking through its steps; M: words of fast memory, or 0.");
   m.def("plan_ranks", &planned, nb::arg("problem"), nb::arg("ranks"), nb::arg("transfer"), nb::arg("ownership"),
-        nb::arg("block"), nb::arg("input_bytes"), nb::arg("partial_bytes"), nb::arg("M"),
+        nb::arg("block"), nb::arg("input_bytes"), nb::arg("partial_bytes"), nb::arg("M"), nb::arg("reproducible"),
         "Layouts for a problem, the best first.");
   m.def("refuse_ranks", &refuse_ranks, nb::arg("comm"), nb::arg("why"), nb::arg("patience"),
         "Tells the other ranks of `comm` that this one cannot run.");

@@ -39,9 +39,11 @@ std::vector<Layout> candidates(const Problem& p, const Wanted& wanted, bool fewe
   std::vector<Layout> list;
   for (const auto& [u, r, c] : shapes)
     for (const Ownership o : ownerships(p, wanted)) {
-      const Transfer t = wanted.transfer.value_or(Transfer::exchange);
+      const bool same = wanted.reproducible != 0;
+      const Transfer t = wanted.transfer.value_or(same ? Transfer::gather : Transfer::exchange);
       if (t == Transfer::ring && r > 1 && c > 1 && !wanted.grid) continue;
-      list.push_back({u, r, c, t, o, o == Ownership::block_cyclic ? wanted.block : 0});
+      if (same && !wanted.grid && (c > 1 || u > p.kv_heads.value_or(p.heads))) continue;
+      list.push_back({u, r, c, t, o, o == Ownership::block_cyclic ? wanted.block : 0, wanted.reproducible});
     }
   return list;
 }
@@ -49,10 +51,12 @@ std::vector<Layout> candidates(const Problem& p, const Wanted& wanted, bool fewe
 double least_value(const Problem& p, const Wanted& wanted, const Layout& l, bool sees_all, Words all_pairs) {
   const double P = l.ranks();
   double words = 0, bytes = 0;
-  if (sees_all && p.n_q >= l.ranks() && p.n_k >= l.ranks())  // no block is empty
+  const index_t whole = std::max<index_t>(1, l.reproducible);
+  if (sees_all && std::min(p.n_q, p.n_k) / whole >= l.ranks())  // no block is empty
     for (const Side side : {Side::queries, Side::keys}) {
       const index_t kv_heads = p.kv_heads.value_or(p.heads), heads = side == Side::queries ? p.heads : kv_heads;
-      const RowWidths w = row_widths(p, side, std::max<index_t>(1, heads / l.head_groups));
+      RowWidths w = row_widths(p, side, std::max<index_t>(1, heads / l.head_groups));
+      if (l.reproducible > 0 && p.op == Operation::backward) w.results = 0;
       const double rows = side == Side::queries ? static_cast<double>(p.n_q) * (1.0 / l.grid_rows - 1 / P)
                                                 : static_cast<double>(p.n_k) * (1.0 / l.grid_cols - 1 / P);
       words += rows * (w.inputs + w.results).to_double();

@@ -63,12 +63,11 @@ void add_groups(const World& w, int rank, Crossing& c) {
 Words rows_needed(const World& w, Side side, int home, int user) {
   const Rows& rows = w.rows_of_place(side, home);
   if (w.layout().transfer == Transfer::ring || w.sight().sees_all()) {
-    const bool none =
-        w.layout().transfer != Transfer::ring &&
-        (side == Side::queries ? w.keys_of_col(w.col_of(user)) : w.queries_of_row(w.row_of(user))).empty();
+    const bool none = w.layout().transfer != Transfer::ring &&
+                      (side == Side::queries ? w.keys_for(user) : w.queries_of_row(w.row_of(user))).empty();
     return none ? 0 : rows.count();
   }
-  if (side == Side::queries) return w.sight().queries_seeing(rows, w.keys_of_col(w.col_of(user))).count();
+  if (side == Side::queries) return w.sight().queries_seeing(rows, w.keys_for(user)).count();
   return w.sight().keys_seen(w.queries_of_row(w.row_of(user)), rows).count();
 }
 
@@ -91,9 +90,10 @@ void add_ring(const World& w, Side side, int v, const RowWidths& widths, Crossin
 
 void add_grid(const World& w, Side side, int v, const RowWidths& widths, Crossing& c) {
   const Layout& l = w.layout();
-  const int n = side == Side::queries ? l.grid_cols : l.grid_rows;
+  const bool along_row = side == Side::queries && !w.gathers_both();
+  const int n = along_row ? l.grid_cols : l.grid_rows;
   for (int i = 0; i < n; ++i) {
-    const int other = side == Side::queries ? w.row_of(v) * l.grid_cols + i : i * l.grid_cols + w.col_of(v);
+    const int other = along_row ? w.row_of(v) * l.grid_cols + i : i * l.grid_cols + w.col_of(v);
     if (other == v) continue;
     const Words come = rows_needed(w, side, other, v), go = rows_needed(w, side, v, other);
     note_both(c, come, widths, go, widths);
@@ -169,9 +169,10 @@ Crossing crossing_of(const World& w, int rank) {
   add_bias(w, rank, c);
   add_groups(w, rank, c);
   for (const Side side : {Side::queries, Side::keys}) {
-    const int n = side == Side::queries ? w.layout().grid_cols : w.layout().grid_rows;
+    const int n = side == Side::queries && !w.gathers_both() ? w.layout().grid_cols : w.layout().grid_rows;
     if (n == 1) continue;
-    const RowWidths widths = row_widths(w.problem(), side, w.heads_of(side, w.group_of(rank)).size());
+    RowWidths widths = row_widths(w.problem(), side, w.heads_of(side, w.group_of(rank)).size());
+    if (w.gathers_both()) widths.results = 0;
     if (w.layout().transfer == Transfer::ring)
       add_ring(w, side, w.place_of(rank), widths, c);
     else
@@ -182,7 +183,9 @@ Crossing crossing_of(const World& w, int rank) {
 
 Words pairs_of(const World& w, int rank) {
   const int v = w.place_of(rank);
-  const Words pairs = w.sight().pairs(w.queries_of_row(w.row_of(v)), w.keys_of_col(w.col_of(v)));
+  Words pairs = w.sight().pairs(w.queries_of_row(w.row_of(v)), w.keys_of_col(w.col_of(v)));
+  if (w.gathers_both() && w.layout().grid_rows > 1)
+    pairs += w.sight().pairs(Rows::of({0, w.problem().n_q}), w.keys_for(v));
   return pairs * w.heads_of(Side::queries, w.group_of(rank)).size() * w.problem().batch;
 }
 

@@ -14,6 +14,7 @@
 #include "redblue/ranks/agree.hpp"
 #include "redblue/ranks/channel.hpp"
 #include "redblue/ranks/message.hpp"
+#include "redblue/ranks/parts.hpp"
 #include "redblue/ranks/rows_of_tiles.hpp"
 #include "redblue/ranks/tile_memory.hpp"
 #include "redblue/runtime/partial.hpp"
@@ -29,8 +30,9 @@ std::array<index_t, 4> heads_only(const Problem& p) { return {1, p.heads, 1, 1};
 /// What must be the same on all ranks.
 std::string asked_text(const World& world, const Tensors& tensors, const How& how) {
   const Layout& l = world.layout();
-  std::string text = fmt::format("{} {} {} {} {} {} {} {}", name_of(world.problem().op), l.head_groups, l.grid_rows,
-                                 l.grid_cols, name_of(l.transfer), name_of(l.ownership), l.block, name_of(how.compute));
+  std::string text =
+      fmt::format("{} {} {} {} {} {} {} {} {}", name_of(world.problem().op), l.head_groups, l.grid_rows, l.grid_cols,
+                  name_of(l.transfer), name_of(l.ownership), l.block, l.reproducible, name_of(how.compute));
   const Problem& p = world.problem();
   option::for_each(problem_options(), [&](const auto& option) {
     const auto& value = option.of(p);
@@ -78,6 +80,10 @@ void require(const World& w, const Transport& transport, const Tensors& tensors,
   if (how.compute != DType::f32 && how.compute != DType::f64 && how.compute != DType::bf16)
     throw Unsupported(fmt::format("compute type {}: f32, f64 and bf16 are there", name_of(how.compute)));
   if (how.look_ahead < 1) throw InvalidProblem(fmt::format("look_ahead = {}: give 1 or more", how.look_ahead));
+  if (w.layout().reproducible > 0 && (how.plan.M > 0 || how.plan.memory))
+    throw InvalidProblem(
+        fmt::format("M = {} with reproducible results: their tiles are the same for every fast memory; leave it out",
+                    how.plan.M.str()));
   const Problem& p = w.problem();
   for (const SlowArray a : facts_of(p.op).reads)
     if (!is_of_modifiers(a)) require_tensor(w, transport.rank(), a, tensors[a], true);
@@ -108,6 +114,7 @@ class Executor {
         transport_(transport),
         home_(home),
         how_(how),
+        plan_(options_of_part(world, how.plan)),
         memory_(world, program, home, word_of(how.compute)) {}
 
   Ran run() {
@@ -264,20 +271,21 @@ class Executor {
     return t;
   }
 
-  /// The problem of a part, for the heads of tiles q, k, ..; dropout counts as it does in the whole.
   Problem problem_of(const Part& part, const std::vector<int>& tiles) const {
-    Problem p = part.problem;
-    const Range heads = tile(tiles[0]).heads;
-    if (p.dropout > 0) p.dropout_from = {heads.begin, p.heads, part.queries.begin, part.keys.begin};
-    p.heads = heads.size();
-    p.kv_heads = tile(tiles[1]).heads.size();
-    if (p.bias && (*p.bias)[1] != 1) (*p.bias)[1] = p.heads;
-    return p;
+    return problem_of_part(part, tile(tiles[0]).heads, tile(tiles[1]).heads);
+  }
+
+  /// A gradient that nobody wants.
+  Tensor zeros(std::vector<std::byte>& memory, Range heads, Range rows, index_t cols) const {
+    const DType type = word_of(how_.compute);
+    const std::array<index_t, 4> shape{world_.problem().batch, heads.size(), rows.size(), cols};
+    memory.assign(static_cast<std::size_t>(shape[0] * shape[1] * shape[2] * shape[3]) * size_of(type), std::byte{0});
+    return {memory.data(), type, shape};
   }
 
   /// The words for these pairs of the tile that holds a bias, or its gradient; none where there is no such tile.
   Tensor of_pairs(SlowArray a, const std::vector<int>& tiles, const Part& part) const {
-    const auto found = std::ranges::find(tiles, a, [&](int t) { return tile(t).array; });
+    const auto found = std::ranges::find_if(tiles, [&](int t) { return t >= 0 && tile(t).array == a; });
     if (found == tiles.end()) return {};
     const auto& [batches, heads, rows, cols] = *world_.problem().bias;
     constexpr Range kOne{0, 1};
@@ -286,7 +294,7 @@ class Executor {
   }
 
   void attend(const std::vector<int>& t) {
-    for (const Part& part : world_.sight().parts(tile(t[0]).rows, tile(t[1]).rows)) {
+    for_parts(world_, tile(t[0]).rows, tile(t[1]).rows, [&](const Part& part) {
       const Range q = part.queries, k = part.keys;
       const Inputs in{.q = tensor(t[0], q),
                       .k = tensor(t[1], k),
@@ -294,11 +302,17 @@ class Executor {
                       .bias = of_pairs(SlowArray::bias, t, part),
                       .slopes = slopes(tile(t[0]).heads)};
       const Outputs into{.o = tensor(t[3], q), .lse = tensor(t[4], q)};
-      ran_.io += attention_partial(in, into, problem_of(part, t), how_.plan, options(how_.compute)).io.total();
-    }
+      ran_.io += attention_partial(in, into, problem_of(part, t), plan_, options(how_.compute)).io.total();
+    });
   }
   void gradient(const std::vector<int>& t) {
-    for (const Part& part : world_.sight().parts(tile(t[0]).rows, tile(t[1]).rows)) {
+    std::vector<std::byte> unwanted[3];
+    const auto result = [&](std::size_t i, Range rows) {
+      if (t[i] >= 0) return tensor(t[i], rows);
+      return zeros(unwanted[i - 6], tile(t[i == 6 ? 0 : 1]).heads, rows,
+                   i == 8 ? world_.problem().d_v : world_.problem().d);
+    };
+    for_parts(world_, tile(t[0]).rows, tile(t[1]).rows, [&](const Part& part) {
       const Range q = part.queries, k = part.keys;
       const BackwardInputs in{.q = tensor(t[0], q),
                               .k = tensor(t[1], k),
@@ -308,13 +322,11 @@ class Executor {
                               .lse = tensor(t[5], q),
                               .bias = of_pairs(SlowArray::bias, t, part),
                               .slopes = slopes(tile(t[0]).heads)};
-      const BackwardOutputs into{.dq = tensor(t[6], q), .dk = tensor(t[7], k), .dv = tensor(t[8], k)};
-      if (part.problem.bias_gradient) {
-        gradient_with_bias(in, into, of_pairs(SlowArray::dBias, t, part), problem_of(part, t));
-        continue;
-      }
-      ran_.io += attention_partial(in, into, problem_of(part, t), how_.plan, options(how_.compute)).io.total();
-    }
+      const BackwardOutputs into{.dq = result(6, q), .dk = result(7, k), .dv = result(8, k)};
+      if (part.problem.bias_gradient)
+        return gradient_with_bias(in, into, of_pairs(SlowArray::dBias, t, part), problem_of(part, t));
+      ran_.io += attention_partial(in, into, problem_of(part, t), plan_, options(how_.compute)).io.total();
+    });
   }
 
   /// Gradients of a bias are not added to: a part makes gradients of its own, and all are added here.
@@ -329,7 +341,7 @@ class Executor {
     };
     const BackwardOutputs own{.dq = fresh(into.dq), .dk = fresh(into.dk), .dv = fresh(into.dv), .dbias = fresh(dBias)};
     const RunOptions with = options(how_.compute);
-    ran_.io += redblue::run(plan_of_part(p, how_.plan, with, in.q.dtype), in, own, with).io.total();
+    ran_.io += redblue::run(plan_of_part(p, plan_, with, in.q.dtype), in, own, with).io.total();
     for (const auto& [x, to] :
          {std::pair{&own.dq, &into.dq}, {&own.dk, &into.dk}, {&own.dv, &into.dv}, {&own.dbias, &dBias}})
       add(*x, *to);
@@ -342,11 +354,12 @@ class Executor {
                      .io.total();
   }
   void sink(const std::vector<int>& t) {
-    const Tensor o = memory_.tensor(t[0]), lse = memory_.tensor(t[1]);
-    if (o.shape[2] == 0) return;
     SinkState state(home_[SlowArray::sinks], world_.problem(), word_of(how_.compute));
-    ran_.io += redblue::merge({state.o(o.shape), state.lse(lse.shape)}, {o, lse}, {}, options(word_of(how_.compute)))
-                   .io.total();
+    for (const Range& rows : blocks_of_rows(world_, tile(t[0]).rows)) {
+      const Tensor o = tensor(t[0], rows), lse = tensor(t[1], rows);
+      ran_.io += redblue::merge({state.o(o.shape), state.lse(lse.shape)}, {o, lse}, {}, options(word_of(how_.compute)))
+                     .io.total();
+    }
   }
 
   const World& world_;
@@ -354,6 +367,7 @@ class Executor {
   Transport& transport_;
   const Tensors& home_;
   const How& how_;
+  const plan::Options plan_;  ///< of parts
   TileMemory memory_;
   std::thread::id thread_ = std::this_thread::get_id();  ///< the only one that calls the transport
   Ran ran_;

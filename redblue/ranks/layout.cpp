@@ -2,10 +2,32 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "redblue/language/error.hpp"
 
 namespace redblue::ranks {
 namespace {
+
+/// Work in blocks, in the order of their positions, on ranks that have all of a sum.
+void require_reproducible(const Problem& problem, const Layout& l, index_t kv_heads) {
+  const auto refuse = [&](bool asked, const std::string& what, std::string_view instead) {
+    if (asked) throw InvalidProblem(fmt::format("reproducible = {} {}: {}", l.reproducible, what, instead));
+  };
+  refuse(l.reproducible < 0, "rows in a block", "give 1 or more, or 0 for none");
+  refuse(l.grid_cols > 1, fmt::format("with {} columns", l.grid_cols),
+         "queries stay at home and keys come to them; give one column");
+  refuse(l.grid_rows > 1 && l.transfer != Transfer::gather, fmt::format("with transfer {}", name_of(l.transfer)),
+         "keys are taken in the order of their positions, when all of them are there; give gather");
+  refuse(l.head_groups > kv_heads, fmt::format("with {} groups of {} key-value heads", l.head_groups, kv_heads),
+         "a head of keys and its queries stay together; give no more groups than key-value heads");
+  refuse(l.block % l.reproducible != 0, fmt::format("with block = {}", l.block),
+         "a rank has whole blocks; give a multiple of the former as the latter");
+  refuse(problem.bias_gradient || problem.sinks_gradient, "with gradients of a bias or of sinks",
+         "they are summed over ranks; leave them out");
+  refuse(problem.bias && problem.op == Operation::backward && l.grid_rows > 1, "with the gradient under a bias",
+         "queries come to keys, and the rows of a bias stay at home; run it on one rank");
+}
 
 void require_layout(const Problem& problem, const Layout& l) {
   for (const auto& [name, value] :
@@ -18,6 +40,7 @@ void require_layout(const Problem& problem, const Layout& l) {
   if (kv_heads % groups != 0 && groups % kv_heads != 0)
     throw InvalidProblem(fmt::format("head_groups = {} for {} key-value heads: give a divisor of them, or a multiple",
                                      groups, kv_heads));
+  if (l.reproducible != 0) require_reproducible(problem, l, kv_heads);
   if (l.transfer == Transfer::ring && l.grid_rows > 1 && l.grid_cols > 1)
     throw InvalidProblem(
         fmt::format("a ring of {} x {} ranks: a ring is one row or one column of a grid; grids go with "
@@ -35,7 +58,8 @@ std::optional<Transfer> transfer_from_name(std::string_view name) {
 
 World::World(const Problem& problem, const Layout& layout) : problem_(problem), layout_(layout), sight_(problem) {
   require_layout(problem, layout);
-  owned_ = owned_rows(problem, layout.ranks(), layout.ownership, layout.block);
+  owned_ =
+      owned_rows(problem, layout.ranks(), layout.ownership, layout.block, std::max<index_t>(1, layout.reproducible));
   const int places = layout.grid_rows * layout.grid_cols;
   for (const Side side : {Side::queries, Side::keys}) {
     auto& of_places = places_[index(side)];

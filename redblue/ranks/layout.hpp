@@ -29,6 +29,10 @@ struct Layout {
   Transfer transfer = Transfer::exchange;
   Ownership ownership = Ownership::contiguous;
   index_t block = 0;  ///< rows of a block, for Ownership::block_cyclic
+  /// Above 0: results have the same bits for every number of ranks, whatever layout and ownership, if these too take
+  /// blocks of this many rows. A rank has whole blocks, and works on one block of queries and one of keys at a time, in
+  /// the order of their positions, in tiles that are always the same (parts.hpp). 0: no.
+  index_t reproducible = 0;
 
   int ranks() const { return head_groups * grid_rows * grid_cols; }
   friend bool operator==(const Layout&, const Layout&) = default;
@@ -55,6 +59,9 @@ class World {
   const Rows& queries_of_row(int a) const { return blocks_[0][static_cast<std::size_t>(a)]; }
   const Rows& keys_of_col(int b) const { return blocks_[1][static_cast<std::size_t>(b)]; }
 
+  /// The keys that place v attends to, or, where gathers_both(), those whose gradients it sums.
+  const Rows& keys_for(int v) const { return gathers_both() ? rows_of_place(Side::keys, v) : keys_of_col(col_of(v)); }
+
   int group_of(int rank) const { return rank % layout_.head_groups; }
   int place_of(int rank) const { return rank / layout_.head_groups; }
   int row_of(int v) const { return v / layout_.grid_cols; }
@@ -64,6 +71,8 @@ class World {
   /// key-value heads, several groups have the same one.
   Range heads_of(Side side, int group) const;
   Range all_heads(Side side) const { return {0, side == Side::queries ? problem_.heads : kv_heads()}; }
+  /// Do queries come to keys and keys to queries, so that a rank sums all gradients of its own rows by itself?
+  bool gathers_both() const { return layout_.reproducible > 0 && problem_.op == Operation::backward; }
   index_t kv_heads() const { return problem_.kv_heads.value_or(problem_.heads); }
 
  private:

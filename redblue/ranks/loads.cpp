@@ -24,19 +24,18 @@ void add_results(Traffic& t, const Messages& m, const RowWidths& widths) {
 std::vector<Flow> flows_of_side(const World& w, Side side) {
   const Layout& l = w.layout();
   std::vector<Flow> flows(static_cast<std::size_t>(l.grid_rows * l.grid_cols));
-  const int lines = side == Side::queries ? l.grid_rows : l.grid_cols;
-  const int length = side == Side::queries ? l.grid_cols : l.grid_rows;
+  const bool along_row = side == Side::queries && !w.gathers_both();
+  const int lines = along_row ? l.grid_rows : l.grid_cols;
+  const int length = along_row ? l.grid_cols : l.grid_rows;
   if (length == 1) return flows;
-  const auto place = [&](int line, int i) {
-    return side == Side::queries ? line * l.grid_cols + i : i * l.grid_cols + line;
-  };
+  const auto place = [&](int line, int i) { return along_row ? line * l.grid_cols + i : i * l.grid_cols + line; };
   // What the users at each place of a line need of all rows is the same for every line.
   const Rows all_queries = Rows::of({0, w.problem().n_q}), all_keys = Rows::of({0, w.problem().n_k});
   std::vector<Rows> needed;
   needed.reserve(static_cast<std::size_t>(length));
   if (l.transfer != Transfer::ring)
     for (int i = 0; i < length; ++i)
-      needed.push_back(side == Side::queries ? w.sight().queries_seeing(all_queries, w.keys_of_col(i))
+      needed.push_back(side == Side::queries ? w.sight().queries_seeing(all_queries, w.keys_for(place(0, i)))
                                              : w.sight().keys_seen(w.queries_of_row(i), all_keys));
   for (int line = 0; line < lines; ++line) {
     std::vector<const Rows*> homes;
@@ -89,11 +88,15 @@ void add_grid_flows(const World& w, Side side, const RowWidths& widths, std::vec
 std::vector<Load> loads_of(const World& w) {
   std::vector<Load> loads(static_cast<std::size_t>(w.ranks()));
   for (const Side side : {Side::queries, Side::keys}) {
-    const RowWidths widths = row_widths(w.problem(), side, w.heads_of(side, 0).size());  // all groups have as many
+    RowWidths widths = row_widths(w.problem(), side, w.heads_of(side, 0).size());  // all groups have as many
     add_head_flows(w, side, widths, loads);
+    if (w.gathers_both()) widths.results = 0;
     add_grid_flows(w, side, widths, loads);
   }
-  const std::vector<Words> pairs = pairs_of_places(w);
+  std::vector<Words> pairs = pairs_of_places(w);
+  if (w.gathers_both() && w.layout().grid_rows > 1)
+    for (int v = 0; v < w.layout().grid_rows; ++v)
+      pairs[static_cast<std::size_t>(v)] += w.sight().pairs(Rows::of({0, w.problem().n_q}), w.keys_for(v));
   const Words heads = w.heads_of(Side::queries, 0).size() * w.problem().batch;
   for (int rank = 0; rank < w.ranks(); ++rank) {
     Load& load = loads[static_cast<std::size_t>(rank)];

@@ -6,21 +6,25 @@
 #include <numeric>
 
 #include "redblue/language/error.hpp"
+#include "redblue/language/types.hpp"
 #include "redblue/masks/visible.hpp"
 #include "redblue/ranks/sight.hpp"
 
 namespace redblue::ranks {
 namespace {
 
-/// The i-th of `parts` equal ranges; their sizes differ by one row at most.
-Range equal_range(index_t n, index_t i, index_t parts) {
-  return {(Words(n) * i / parts).to_index(), (Words(n) * (i + 1) / parts).to_index()};
+/// The i-th of `parts` equal ranges of whole blocks; their sizes differ by one block at most.
+Range equal_range(index_t n, index_t whole, index_t i, index_t parts) {
+  const auto from = [&](index_t k) {
+    return std::min(Words(n), Words(ceil_div(n, whole)) * k / parts * whole).to_index();
+  };
+  return {from(i), from(i + 1)};
 }
 
-Rows rows_of_rank(Ownership kind, index_t n, index_t rank, index_t ranks, index_t block) {
-  if (kind == Ownership::contiguous) return Rows::of(equal_range(n, rank, ranks));
+Rows rows_of_rank(Ownership kind, index_t n, index_t rank, index_t ranks, index_t block, index_t whole) {
+  if (kind == Ownership::contiguous) return Rows::of(equal_range(n, whole, rank, ranks));
   if (kind == Ownership::zig_zag)
-    return Rows({equal_range(n, rank, 2 * ranks), equal_range(n, 2 * ranks - 1 - rank, 2 * ranks)});
+    return Rows({equal_range(n, whole, rank, 2 * ranks), equal_range(n, whole, 2 * ranks - 1 - rank, 2 * ranks)});
   std::vector<Range> blocks;
   for (index_t begin = rank * block; begin < n; begin += ranks * block)
     blocks.push_back({begin, std::min(n, begin + block)});
@@ -60,7 +64,7 @@ std::optional<Ownership> ownership_from_name(std::string_view name) {
   return std::nullopt;
 }
 
-Owned owned_rows(const Problem& problem, int ranks, Ownership kind, index_t block) {
+Owned owned_rows(const Problem& problem, int ranks, Ownership kind, index_t block, index_t whole) {
   if (ranks < 1) throw InvalidProblem(fmt::format("ranks = {}: give 1 or more", ranks));
   if (kind == Ownership::block_cyclic && block < 1)
     throw InvalidProblem(fmt::format("block = {}: block-cyclic rows are dealt out in blocks of 1 row or more", block));
@@ -76,8 +80,8 @@ Owned owned_rows(const Problem& problem, int ranks, Ownership kind, index_t bloc
   }
   Owned owned;
   for (int r = 0; r < ranks; ++r) {
-    owned.queries.push_back(rows_of_rank(kind, problem.n_q, r, ranks, block));
-    owned.keys.push_back(rows_of_rank(kind, problem.n_k, r, ranks, block));
+    owned.queries.push_back(rows_of_rank(kind, problem.n_q, r, ranks, block, whole));
+    owned.keys.push_back(rows_of_rank(kind, problem.n_k, r, ranks, block, whole));
   }
   return owned;
 }

@@ -27,7 +27,8 @@ struct Owned {
   std::vector<Rows> queries, keys;
 };
 /// Rows of `ranks` ranks; where there are fewer rows than ranks, some have none. `block` is for block_cyclic alone.
+/// Equal ranges begin at multiples of `whole` rows.
 /// Throws InvalidProblem: block_cyclic wants a block, documents want packed sequences.
-Owned owned_rows(const Problem& problem, int ranks, Ownership kind, index_t block = 0);
+Owned owned_rows(const Problem& problem, int ranks, Ownership kind, index_t block = 0, index_t whole = 1);
 
 }  // namespace redblue::ranks

@@ -33,7 +33,7 @@ class LayoutSearch {
   }
 
   const LayoutCost& cost(const Layout& l) {
-    const auto key = std::tuple(l.head_groups, l.grid_rows, l.grid_cols, l.transfer, l.ownership);
+    const auto key = std::tuple(l.head_groups, l.grid_rows, l.grid_cols, l.transfer, l.ownership, l.reproducible);
     const auto found = costs_.find(key);
     if (found != costs_.end()) return found->second;
     return costs_.emplace(key, cost_of(World(p_, l), wanted_.widths, wanted_.network)).first->second;
@@ -99,10 +99,12 @@ class LayoutSearch {
       for (int r = 1; r <= wanted_.ranks / r; ++r)
         if (wanted_.ranks % r == 0 && wanted_.ranks / r <= 2 * r)
           common.insert(common.end(), {{1, r, wanted_.ranks / r}, {1, wanted_.ranks / r, r}});
+      if (wanted_.reproducible > 0) common = {{1, wanted_.ranks, 1, Transfer::gather}};
       for (Layout l : common)
         for (const Ownership o : ownerships(p_, wanted_)) {
           l.ownership = o;
           l.block = o == Ownership::block_cyclic ? wanted_.block : 0;
+          l.reproducible = wanted_.reproducible;
           fewest_pairs_ = std::min(*fewest_pairs_, cost(l).pairs);
         }
     }
@@ -121,7 +123,7 @@ class LayoutSearch {
   Words all_pairs_;
   std::vector<Layout> list_;
   std::optional<Words> fewest_pairs_;
-  std::map<std::tuple<int, int, int, Transfer, Ownership>, LayoutCost> costs_;
+  std::map<std::tuple<int, int, int, Transfer, Ownership, index_t>, LayoutCost> costs_;
 };
 
 LayoutRow layout_row(const Problem& p, const Wanted& wanted, const LayoutCost& cost) {
@@ -202,7 +204,10 @@ std::string crossing_text(const Problem& p, const Wanted& wanted, const std::vec
 
 }  // namespace
 
-std::string common_name(const Layout& l) {
+std::string common_name(const Layout& layout) {
+  Layout l = layout;
+  l.reproducible = 0;
+  if (layout.reproducible > 0) return common_name(l) + ", reproducible";
   if (l.ranks() == 1) return "one rank";
   if (l.head_groups > 1) return l.grid_rows * l.grid_cols == 1 ? "Ulysses" : "nested";
   if (l.grid_rows > 1 && l.grid_cols > 1) return "2-D";
@@ -219,6 +224,10 @@ LayoutPlan plan_layout(const Problem& p, const Wanted& wanted) {
   if (wanted.grid && wanted.grid->ranks() > wanted.ranks)
     throw InvalidProblem(fmt::format("a layout of {} takes {} ranks of {}: give one that takes no more",
                                      shape_text(*wanted.grid), wanted.grid->ranks(), wanted.ranks));
+  if (wanted.M > 0 && wanted.reproducible > 0)
+    throw InvalidProblem(
+        fmt::format("M = {} with reproducible results: their tiles are the same for every fast memory; leave it out",
+                    wanted.M.str()));
   if (wanted.M < 0) throw InvalidProblem(fmt::format("M = {}: give 1 word of fast memory or more", wanted.M.str()));
   LayoutSearch search(p, wanted);
   const LayoutCost* chosen = search.best([](const Layout&) { return true; });

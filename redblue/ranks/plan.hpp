@@ -19,8 +19,9 @@ struct Wanted {
   std::optional<Layout> grid{};  ///< its head_groups, grid_rows and grid_cols
   std::optional<Transfer> transfer{};
   std::optional<Ownership> ownership{};
-  index_t block = 0;  ///< for Ownership::block_cyclic
-  Words M = 0;        ///< words of fast memory of a rank, for LayoutRow::local; they choose no layout. 0: not given
+  index_t block = 0;         ///< for Ownership::block_cyclic
+  index_t reproducible = 0;  ///< Layout::reproducible: a layout that can do that is chosen; others are for comparison
+  Words M = 0;  ///< words of fast memory of a rank, for LayoutRow::local; they choose no layout. 0: not given
 };
 
 struct LayoutRow {

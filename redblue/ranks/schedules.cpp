@@ -28,7 +28,9 @@ class Text {
   Text(Rank& rank, Own own) : r_(rank), w_(rank.world), own_(std::move(own)) {}
 
   void run() {
-    if (w_.layout().transfer == Transfer::ring)
+    if (w_.gathers_both())
+      both();
+    else if (w_.layout().transfer == Transfer::ring)
       ring(w_.layout().grid_rows > 1 ? Side::keys : Side::queries);
     else if (w_.layout().transfer == Transfer::gather)
       gather();
@@ -40,26 +42,30 @@ class Text {
   bool backward() const { return !own_.key_results.tiles.empty(); }
   const Bundle& inputs_of(Side side) const { return side == Side::queries ? own_.queries : own_.keys; }
   const Bundle& results_of(Side side) const { return side == Side::queries ? own_.query_results : own_.key_results; }
-  int blocks_of(Side side) const { return side == Side::queries ? w_.layout().grid_cols : w_.layout().grid_rows; }
+  /// Does this side move along rows of the grid?
+  bool along_row(Side side) const { return side == Side::queries && !w_.gathers_both(); }
+  int blocks_of(Side side) const { return along_row(side) ? w_.layout().grid_cols : w_.layout().grid_rows; }
   /// The rank whose block passes here at step s, and the one that has this rank's block then.
   int peer(Side side, int s) const {
     const int n = blocks_of(side);
     const auto at = [&](int i) { return ((i + s) % n + n) % n; };
-    return side == Side::queries ? w_.rank_at(r_.group(), r_.row(), at(r_.col()))
-                                 : w_.rank_at(r_.group(), at(r_.row()), r_.col());
+    return along_row(side) ? w_.rank_at(r_.group(), r_.row(), at(r_.col()))
+                           : w_.rank_at(r_.group(), at(r_.row()), r_.col());
   }
   /// The rows of the home's block that the user takes part in.
   Rows needed(Side side, int home, int user) const {
     const Rows& rows = w_.rows_of_place(side, w_.place_of(home));
-    if (side == Side::queries) return w_.sight().queries_seeing(rows, w_.keys_of_col(w_.col_of(w_.place_of(user))));
+    if (side == Side::queries) return w_.sight().queries_seeing(rows, w_.keys_for(w_.place_of(user)));
     return w_.sight().keys_seen(w_.queries_of_row(w_.row_of(w_.place_of(user))), rows);
   }
 
   void work(const Bundle& q, const Bundle& k, const Bundle& rq, const Bundle& rk, int o) {
     if (q.empty() || k.empty()) return;
+    const auto result = [](const Bundle& b, std::size_t i) { return b.tiles.empty() ? -1 : b.tiles[i]; };
     std::vector<int> tiles;
     if (backward())
-      tiles = {q.tiles[0], k.tiles[0], k.tiles[1], q.tiles[1], o, q.tiles[2], rq.tiles[0], rk.tiles[0], rk.tiles[1]};
+      tiles = {q.tiles[0], k.tiles[0],    k.tiles[1],    q.tiles[1],   o,
+               q.tiles[2], result(rq, 0), result(rk, 0), result(rk, 1)};
     else
       tiles = {q.tiles[0], k.tiles[0], k.tiles[1], rq.tiles[0], rq.tiles[1]};
     for (const Bundle* b : {&own_.bias, &own_.dBias}) tiles.insert(tiles.end(), b->tiles.begin(), b->tiles.end());
@@ -146,7 +152,14 @@ class Text {
     r_.copy(inputs_of(side), inputs, own);
     for (int s = 1; s < n; ++s)
       r_.receive(peer(side, s), inputs, needed(side, peer(side, s), r_.number), Cargo::inputs);
-    return {{inputs}, {held_results(side, all)}, {stand_in(side, inputs)}};
+    return {{inputs}, {w_.gathers_both() ? Bundle{} : held_results(side, all)}, {stand_in(side, inputs)}};
+  }
+  /// All keys come to the queries that see them, and all queries to the keys, so that no partial result leaves a rank.
+  void both() {
+    const Passing q = gathered(Side::queries), k = gathered(Side::keys);
+    if (blocks_of(Side::keys) == 1) return work(own_.queries, own_.keys, own_.query_results, own_.key_results, own_.o);
+    work(own_.queries, k.inputs[0], own_.query_results, {}, own_.o);
+    work(q.inputs[0], own_.keys, {}, own_.key_results, q.o[0]);
   }
   void scatter(Side side, const Passing& all) {
     const int n = blocks_of(side);
@@ -329,7 +342,7 @@ void backward(Rank& r) {
   Own own;
   own.o = given.tiles[3];
   const Problem& problem = r.world.problem();
-  const bool sums_sinks = problem.sinks_gradient, travel = groups || layout.grid_cols > 1;
+  const bool sums_sinks = problem.sinks_gradient, travel = groups || layout.grid_cols > 1 || r.world.gathers_both();
   Bundle of_sinks;
   if (sums_sinks || travel) {
     const int products = r.hold_heads({D}, queries.rows, -1).tiles[0];
@@ -343,7 +356,7 @@ void backward(Rank& r) {
   }
   own.queries = groups ? to_group(r, queries, Side::queries) : queries;
   own.keys = groups ? to_group(r, kv, Side::keys) : kv;
-  if (groups) {
+  if (groups || r.world.gathers_both()) {  // where queries come to keys, their O is a stand-in: so it is everywhere
     own.o = r.hold({O}, own.queries.rows).tiles[0];
     r.stand_in(own.queries.tiles[1], own.queries.tiles[3], own.o);
   }

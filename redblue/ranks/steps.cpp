@@ -6,6 +6,7 @@ std::vector<Lifetime> lifetimes_of(const Program& program) {
   std::vector<Lifetime> lives(program.tiles.size());
   for (std::size_t k = 0; k < program.steps.size(); ++k) {
     const auto names = [&](int tile) {
+      if (tile < 0) return;
       Lifetime& life = lives[static_cast<std::size_t>(tile)];
       if (life.first == Lifetime::kNever) life.first = k;
       life.last = k;

@@ -42,7 +42,8 @@ enum class Verb : std::uint8_t {
   sink,      ///< tiles o, lse: the sink joins the keys of each row
   products,  ///< tiles dO, o -> D, the sums of products of their rows
   stand_in,  ///< tiles dO, D -> an o whose products with dO sum to D: one word of D travels in place of a row of o
-  gradient,  ///< tiles q, k, v, dO, o, lse into dq, dk, dv; a bias and its gradient are more tiles
+  gradient,  ///< tiles q, k, v, dO, o, lse into dq, dk, dv; a bias and its gradient are more tiles; tile -1: nobody
+             ///< wants that one
   add,       ///< tile x into y, which has its rows and maybe more
   sinks,     ///< tiles lse, D of some rows into dSinks
 };

@@ -1,11 +1,15 @@
 #include "redblue/ranks/work.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 #include <tuple>
 
+#include "redblue/language/error.hpp"
 #include "redblue/ranks/bounds.hpp"
 #include "redblue/ranks/pair_sums.hpp"
+#include "redblue/ranks/parts.hpp"
 
 namespace redblue::ranks {
 namespace {
@@ -20,7 +24,12 @@ struct PartWork {
 /// The steps of one rank, whose parts are planned, each kind of part once.
 class WorkWalk {
  public:
-  WorkWalk(const World& world, Words M) : world_(world) { options_.M = M; }
+  WorkWalk(const World& world, Words M) : world_(world) {
+    if (world.layout().reproducible > 0)
+      throw InvalidProblem(fmt::format(
+          "M = {} with reproducible results: their tiles are the same for every fast memory; leave it out", M.str()));
+    options_.M = M;
+  }
 
   Words io(const Program& program) {
     const auto tile = [&](int t) -> const Tile& { return program.tiles[static_cast<std::size_t>(t)]; };
@@ -28,7 +37,7 @@ class WorkWalk {
     for (const Step& s : program.steps) {
       if (s.verb == Verb::attend || s.verb == Verb::gradient)
         for (const Part& part : world_.sight().parts(tile(s.tiles[0]).rows, tile(s.tiles[1]).rows))
-          sum += part_io(part, tile(s.tiles[0]).heads.size(), tile(s.tiles[1]).heads.size());
+          sum += part_io(part, tile(s.tiles[0]).heads, tile(s.tiles[1]).heads);
       if (s.verb == Verb::merge) sum += words_of(world_, program, {s.pieces[1], s.pieces[3]}) * 3;
       if (s.verb == Verb::sink)
         for (const int t : s.tiles) sum += words_of(world_.problem(), tile(t).array, tile(t).rows, tile(t).heads) * 3;
@@ -41,15 +50,11 @@ class WorkWalk {
  private:
   using Kind = std::tuple<index_t, index_t, index_t, index_t, bool, bool, bool, index_t, index_t>;
 
-  Words part_io(const Part& part, index_t heads, index_t kv_heads) {
-    Problem p = part.problem;
-    if (p.dropout > 0) p.dropout_from = {0, p.heads, 0, 0};  // which words are dropped costs nothing
-    p.heads = heads;
-    p.kv_heads = kv_heads;
-    if (p.bias && (*p.bias)[1] != 1) (*p.bias)[1] = heads;
+  Words part_io(const Part& part, Range heads, Range kv_heads) {
+    Problem p = problem_of_part(part, heads, kv_heads);
     if (p.bias_gradient) p.accumulate = false;  // its gradients are added to others afterwards
     const auto [found, is_new] =
-        works_.try_emplace(Kind{p.n_q, p.n_k, heads, kv_heads, p.causal, p.window_left.has_value(),
+        works_.try_emplace(Kind{p.n_q, p.n_k, heads.size(), kv_heads.size(), p.causal, p.window_left.has_value(),
                                 p.window_right.has_value(), p.prefix, p.causal_offset.value_or(0)});
     PartWork& work = found->second;
     if (is_new) {

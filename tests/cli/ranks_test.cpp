@@ -85,6 +85,14 @@ TEST_F(PlanRanks, SayWhatARankMovesInFastMemory) {
   EXPECT_THAT(small.err, HasSubstr("10"));
 }
 
+TEST_F(PlanRanks, ChooseAmongReproducibleLayouts) {
+  const Json j = plan({"--ranks", "4", "--reproducible", "256", "--json"}).json();
+  EXPECT_EQ(j["layouts"][0]["reproducible"], 256);
+  EXPECT_EQ(j["layouts"][0]["transfer"], "gather");
+  EXPECT_FALSE(j["layouts"][1].contains("reproducible"));
+  EXPECT_THAT(refusal({"--ranks", "4", "--reproducible", "256", "--grid", "1x2x2"}), HasSubstr("with 2 columns"));
+}
+
 TEST_F(PlanRanks, RefuseWhatSaysNothing) {
   EXPECT_THAT(refusal({"--ranks", "4", "--M", "0"}), HasSubstr("M = 0: fast memory needs at least one word"));
   EXPECT_THAT(refusal({"--ranks", "4", "--M", "1000", "--steps"}), HasSubstr("--M with --steps"));

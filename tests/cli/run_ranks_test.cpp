@@ -65,6 +65,21 @@ TEST(CliRanks, GiveTheGradientsOfBiasAndSinks) {
   }
 }
 
+TEST(CliRanks, GiveTheSameBitsForEveryNumberOfRanks) {
+  const Problem p = causal_groups();
+  const Workplace w;
+  w.inputs(p, generate(p));
+  const auto o_of = [&](const Args& ranks) {
+    const Finished f = w.run("run --causal --verify --reproducible 4"_args + ranks + kNpyFiles);
+    EXPECT_EQ(f.exit_code, 0) << f.err << f.out;
+    EXPECT_THAT(f.out, HasSubstr(", reproducible in blocks of 4 rows"));
+    return numbers(file::read_npy(w / "o.npy"));
+  };
+  const auto one = o_of("--ranks 1"_args);
+  EXPECT_EQ(o_of("--ranks 3"_args), one);
+  EXPECT_EQ(o_of("--ranks 4 --grid 2x2x1 --ownership zig-zag"_args), one);
+}
+
 TEST(CliRanks, GiveWhatOneProcessGives) {
   const Problem p = causal_groups();
   const Data x = generate(p);
@@ -118,6 +133,10 @@ TEST(CliRanks, RefuseWhatTheyDoNotHeed) {
   EXPECT_THAT(refusal("--ranks 2 --M 300 --threads 2"_args), HasSubstr("--threads 2: ranks are threads"));
   EXPECT_THAT(refusal("--ranks 100 --M 300"_args), HasSubstr("--ranks 100 as threads of one process: give 64 at most"));
   EXPECT_THAT(refusal("--ranks 0 --M 300"_args), HasSubstr("--ranks 0"));
+  EXPECT_THAT(refusal("--ranks 2 --reproducible 4 --M 300"_args), HasSubstr("M = 300 with reproducible results"));
+  EXPECT_THAT(refusal("--ranks 2 --reproducible 0"_args), HasSubstr("--reproducible 0: give the rows of a block"));
+  EXPECT_THAT(refusal("--ranks 2 --reproducible 4 --transfer ring"_args), HasSubstr("with transfer ring"));
+  EXPECT_THAT(refusal("--reproducible 4 --M 300"_args), HasSubstr("--reproducible 4 is for --ranks"));
   EXPECT_THAT(refusal("--transfer ring --M 300"_args), HasSubstr("--transfer ring is for --ranks"));
   EXPECT_THAT(refusal("--overlap --M 300"_args), HasSubstr("--overlap is for --ranks"));
   EXPECT_THAT(refusal("--ranks 2 --M 300 --strided 4"_args), HasSubstr("ranks do not share patterns"));

@@ -118,6 +118,36 @@ void compare_with_threads(int rank, int ranks) {
   if (rank == 0) fmt::print("{} problems over {} ranks\n", ran, ranks);
 }
 
+/// Reproducible results over MPI have the bits of one rank alone.
+void compare_with_one_rank(int rank, int ranks) {
+  for (const Operation op : {Operation::forward, Operation::backward}) {
+    Problem p;
+    p.op = op;
+    p.heads = 2;
+    p.kv_heads = 1;
+    p.n_q = p.n_k = 53;
+    p.d = p.d_v = 5;
+    p.causal = true;
+    const ranks::Layout layout{.grid_rows = ranks,
+                               .transfer = ranks::Transfer::gather,
+                               .ownership = ranks::Ownership::zig_zag,
+                               .reproducible = 4};
+    const ranks::World world(p, layout), alone(p, {.reproducible = 4});
+    ranks::How how = how_here();
+    how.plan.M = 0;
+    Filled x = filled(p), y = filled(p);
+    Shared over_mpi(world, x), one(alone, y);
+    const auto r = static_cast<std::size_t>(rank);
+    const auto tensors = over_mpi.tensors(), whole = one.tensors();
+    run(world, MPI_COMM_WORLD, tensors[r], how);
+    run_in_process(alone, whole, how);
+    one.collect();
+    Shared expected(world, y);
+    expect(outputs_of(p, tensors[r]) == outputs_of(p, expected.tensors()[r]),
+           fmt::format("{}: rank {} has the bits of one rank", name_of(op), rank));
+  }
+}
+
 std::string thrown_by_run(const ranks::World& world, const Tensors& tensors, const ranks::How& how) {
   try {
     run(world, MPI_COMM_WORLD, tensors, how);
@@ -155,6 +185,7 @@ int all_of(int argc, char** argv) {
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
   compare_with_threads(rank, ranks);
+  compare_with_one_rank(rank, ranks);
   if (ranks > 1) fail_together(rank, ranks);
   int all_wrong = 0;
   MPI_Allreduce(&wrong, &all_wrong, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);

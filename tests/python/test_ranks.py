@@ -53,6 +53,10 @@ def test_plans_are_those_of_the_program():
     local = row["local"]
     assert local["ratio"] == local["io"] / local["bound"] >= 1 and "Br" in local["tiling"]
     assert count(row["layout"], local["rank"], **sizes)["io"] == local["io"]
+    blocks = redblue.distributed.plan(4, reproducible=256, **{**sizes, "M": None}).layout
+    assert blocks.reproducible == 256 and blocks.grid_cols == 1
+    with pytest.raises(redblue.InvalidProblem, match="M = 16384 with reproducible results"):
+        redblue.distributed.plan(4, reproducible=256, **sizes)
     with pytest.raises(redblue.InvalidProblem, match="M = 0: fast memory needs at least one word"):
         redblue.distributed.plan(4, **{**sizes, "M": 0})
     with pytest.raises(redblue.InvalidProblem, match="dtype = 'int8'"):
@@ -86,6 +90,7 @@ def arrays():
         ({"compute": "bf16"}, redblue.Unsupported, "compute type bf16: q must be bf16"),
         ({"ranks": Layout(grid_rows=2)}, redblue.InvalidProblem, "ranks = 1 x 2 x 1: give a layout of the 1 ranks of comm"),
         ({"ranks": Layout(transfer="shift")}, redblue.InvalidProblem, "transfer = 'shift': give exchange, gather or ring"),
+        ({"ranks": Layout(reproducible=4)}, redblue.InvalidProblem, "M = 500 with reproducible results"),
         ({"ranks": 3}, TypeError, "ranks is a int"),
         ({"ranks": Layout(grid_rows=1.0)}, redblue.InvalidProblem, "grid_rows = 1.0: give a whole number, 1"),
         ({"patience": 0}, redblue.InvalidProblem, "patience = 0: give seconds above 0"),
@@ -113,6 +118,14 @@ def test_gradients_of_modifiers_of_one_rank_are_those_without_ranks():
     del options["sinks"]
     with pytest.raises(redblue.InvalidProblem, match="there is no such array"):
         redblue.distributed.attention_backward(do, q, k, v, o, lse, comm=Alone(), **both, **options)
+
+
+def test_whole_blocks_lie_on_ranks():
+    for ownership in ("contiguous", "zig-zag"):
+        layout = Layout(grid_rows=3, transfer="gather", ownership=ownership, reproducible=4)
+        rows = [positions(layout, r, 30)[0] for r in range(3)]
+        assert sorted(np.concatenate(rows)) == list(range(30))
+        assert all(len(set(block) & set(own)) in (0, len(block)) for own in rows for block in np.split(np.arange(30), range(4, 30, 4)))
 
 
 def test_one_rank_alone():

@@ -58,6 +58,19 @@ def main():
         for name, of in (("dq", rows), ("dk", keys), ("dv", keys), ("dbias", rows)):
             np.testing.assert_allclose(getattr(found, name), getattr(gradients, name)[:, :, of], atol=3e-5)
         np.testing.assert_allclose(found.dsinks, gradients.dsinks, atol=3e-5)
+    blocks = Layout(grid_rows=P, transfer="gather", ownership="zig-zag", reproducible=4)
+    rows, keys = positions(blocks, rank, n)
+    in_blocks = q[:, :, rows], k[:, :, keys], v[:, :, keys]
+    one, one_lse = redblue.attention(q, k, v, comm=MPI.COMM_SELF, ranks=Layout(reproducible=4), return_lse=True, causal=True)
+    o, own_lse = redblue.attention(*in_blocks, comm=comm, ranks=blocks, return_lse=True, causal=True)
+    np.testing.assert_array_equal(o, one[:, :, rows])
+    np.testing.assert_array_equal(own_lse, one_lse[:, :, rows])
+    alone = redblue.distributed.attention_backward(
+        do, q, k, v, one, one_lse, comm=MPI.COMM_SELF, ranks=Layout(reproducible=4), causal=True
+    )
+    found = redblue.distributed.attention_backward(do[:, :, rows], *in_blocks, o, own_lse, comm=comm, ranks=blocks, causal=True)
+    for name, of in (("dq", rows), ("dk", keys), ("dv", keys)):
+        np.testing.assert_array_equal(getattr(found, name), getattr(alone, name)[:, :, of])
     if P > 1:
         try:  # the last rank asks for another scale: all of them say so
             redblue.attention(*mine, comm=comm, ranks=layout, scale=0.5 if rank == P - 1 else 0.25)
