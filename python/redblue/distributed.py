@@ -206,7 +206,6 @@ def _of_all(
     problem.lse_required = op == "forward"
     problem.bias_gradient, problem.sinks_gradient = gradients
     problem.validate()
-    layout = _layout(ranks, own.ranks)
     if s.M is None and layout.reproducible == 0:
         measure_once()
     dense = types[0] == "bf16" and all(r.family.is_dense(a) for a in (r.q, r.k, r.v))

@@ -91,8 +91,8 @@ struct Problem {
   /// Where the tensors are a part of a whole, in what dropout counts: the first query head, the query heads of the
   /// whole, the first query, the first key. So parts drop what the whole drops. Default: the tensors are the whole.
   std::optional<std::array<index_t, 4>> dropout_from{};
-  bool forward_given = true;    ///< gradients: O and lse are inputs; false: a forward plan runs first and is counted
-  index_t d_in = 0;             ///< backward_w: columns of A1, A2, A3
+  bool forward_given = true;  ///< gradients: O and lse are inputs; false: a forward plan runs first and is counted
+  index_t d_in = 0;           ///< backward_w: columns of A1, A2, A3
   /// forward: o and lse hold what attention to other keys gave, and become what attention to these and those gives;
   /// rows that see no key keep theirs. backward: dq, dk and dv hold gradients, to which those of these keys are added,
   /// from o and lse of all keys. Exact attention, without sinks and bias_gradient; a mask and ALiBi want
