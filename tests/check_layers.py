@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Includes go down only: fails when a file includes a header of a room, or of a shelf of its room, above its own, or lies
-in a folder that is neither, or when the Python extension or an example includes what is not of the public face."""
+in a folder that is neither, when two headers define one type, or when the Python extension or an example includes what is
+not of the public face."""
 
 import re
 import sys
@@ -154,11 +155,28 @@ def private_includes_of(path):
     return [f"{path}: {name} is not of the public face (redblue/*.hpp)" for name in names if re.match(r"redblue/.+/", name)]
 
 
+TYPE = re.compile(r"^(?:namespace ([\w:]+) \{|(?:struct|class|enum class) (?!alignas)(\w+)\b(?!<)[^;]*$)")
+
+
+def shared_names_of(headers):
+    """Types that two headers define in one namespace: the linker takes the members of one of them for both."""
+    places = {}
+    for path in headers:
+        space = ""
+        for line in (ROOT / path).read_text(encoding="utf-8").splitlines():
+            if found := TYPE.match(line):
+                space = found[1] or space
+                if found[2]:
+                    places.setdefault(f"{space}::{found[2]}", set()).add(str(path))
+    return [f"{name} is defined in {' and in '.join(sorted(p))}" for name, p in places.items() if len(p) > 1]
+
+
 def main():
     files = sorted(p.relative_to(ROOT) for p in (ROOT / "redblue").rglob("*") if p.suffix in (".hpp", ".cpp", ".h"))
     wrong = [fault for path in files for fault in faults_of(path)]
     program = sorted(p.relative_to(ROOT) for p in (ROOT / "cli").rglob("*.?pp"))
     wrong += [fault for path in program for fault in faults_of_program(path)]
+    wrong += shared_names_of(p for p in files + program if p.suffix == ".hpp")
     wrong += [f"{name}/: the sources are in redblue/" for name in ("include", "src") if (ROOT / name).exists()]
     outside = [
         p.relative_to(ROOT) for folder in OUTSIDE for p in (ROOT / folder).iterdir() if p.suffix in (".hpp", ".cpp", ".c")

@@ -113,7 +113,7 @@ class Downhill {
   }
   /// Goes from spot to spot while that makes the schedule faster; the spot where it ends, none where nothing fits, or
   /// where it begins with more than `factor` times the time of the fastest yet.
-  std::optional<std::pair<Spot, plan::Row>> downhill(const Contender& from, double factor) {
+  std::optional<std::pair<Spot, plan::Row>> downhill(const LikelySchedule& from, double factor) {
     Spot spot{};
     std::optional<plan::Row> best;
     const auto begin_at = [&](const Spot& other) {
@@ -206,7 +206,8 @@ std::size_t operations_that_tell(const Problem& problem, int threads) {
   return problem.masked() || !problem.patterns.empty() ? 600 : 200;
 }
 
-std::vector<Contender> contenders_for(const Problem& problem, const plan::Options& options, const TimeOptions& time) {
+std::vector<LikelySchedule> contenders_for(const Problem& problem, const plan::Options& options,
+                                           const TimeOptions& time) {
   constexpr double kMayWin = 1.3;  // of the time with the tiles that all begin with
   constexpr double kClose = 1.05;  // of that with tiles of their own
   const std::size_t kMost = time.threads > 1 ? 5 : 3;
@@ -237,19 +238,21 @@ std::vector<Contender> contenders_for(const Problem& problem, const plan::Option
   };
   rows.erase(std::ranges::unique(rows, alike).begin(), rows.end());
   if (rows.size() > kMost) rows.resize(kMost);
-  std::vector<std::pair<double, Contender>> list;
+  std::vector<std::pair<double, LikelySchedule>> list;
   for (const auto& [row, spot] : rows)
     if (const auto end = search.downhill({row.schedule, spot}, HUGE_VAL))
-      list.emplace_back(std::min(row.time->total_s, end->second.time->total_s), Contender{row.schedule, end->first});
+      list.emplace_back(std::min(row.time->total_s, end->second.time->total_s),
+                        LikelySchedule{row.schedule, end->first});
   if (list.empty()) return {};
   const double least = std::ranges::min_element(list, {}, [](const auto& c) { return c.first; })->first;
-  std::vector<Contender> close;
+  std::vector<LikelySchedule> close;
   for (const auto& [seconds, contender] : list)
     if (seconds <= kClose * least) close.push_back(contender);
   return close;
 }
 
-std::vector<Contender> usual_contenders(const Problem& problem, const plan::Options& options, const TimeOptions& time) {
+std::vector<LikelySchedule> usual_contenders(const Problem& problem, const plan::Options& options,
+                                             const TimeOptions& time) {
   const bool attends = problem.op == Operation::forward || problem.op == Operation::backward;
   if (!attends || problem.approximation != nullptr || problem.score != Score::softmax || time.threads > 1 ||
       options.M != fast_memory_of(time.hardware, time.dtype))
@@ -260,7 +263,7 @@ std::vector<Contender> usual_contenders(const Problem& problem, const plan::Opti
   return {{"fused_key_outer"}};
 }
 
-std::optional<Found> fastest_of(const std::vector<Contender>& contenders, const Problem& problem,
+std::optional<Found> fastest_of(const std::vector<LikelySchedule>& contenders, const Problem& problem,
                                 const plan::Options& options, const TimeOptions& time) {
   constexpr double kClose = 1.05;
   constexpr double kMayWin = 1.1;  // of the fastest yet, where it begins with the best tiles of its kind
@@ -268,7 +271,7 @@ std::optional<Found> fastest_of(const std::vector<Contender>& contenders, const 
   if (contenders.empty()) return std::nullopt;
   const CoreMemo memo;
   Downhill search(problem, options, time);
-  for (const Contender& c : contenders)
+  for (const LikelySchedule& c : contenders)
     if (search.downhill(c, kMayWin)) search.try_blocks(options, c.schedule);
   std::vector<plan::Row> finalists = search.met();
   if (finalists.empty()) return std::nullopt;

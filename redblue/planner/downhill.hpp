@@ -13,15 +13,17 @@ namespace redblue {
 
 /// A schedule that may be fastest for a kind of problems, and where the search for its tiles begins: places in the
 /// lists of shares of M, multiples of queries and multiples of keys that candidates() tries; none: where all begin.
-struct Contender {
+struct LikelySchedule {
   std::string_view schedule;
   std::optional<std::array<std::size_t, 3>> spot{};
 };
 /// The schedules that are fastest for most problems of one thread, or nearly so (docs/time-model.md has the shares):
 /// others are compared only where none of these fits. The list is empty for problems of which none was measured.
-std::vector<Contender> usual_contenders(const Problem& problem, const plan::Options& options, const TimeOptions& time);
+std::vector<LikelySchedule> usual_contenders(const Problem& problem, const plan::Options& options,
+                                             const TimeOptions& time);
 /// The schedules that come close to the fastest one for this problem; none where nothing fits.
-std::vector<Contender> contenders_for(const Problem& problem, const plan::Options& options, const TimeOptions& time);
+std::vector<LikelySchedule> contenders_for(const Problem& problem, const plan::Options& options,
+                                           const TimeOptions& time);
 
 /// What a search found, and what it walked for that.
 struct Found {
@@ -29,7 +31,7 @@ struct Found {
   std::size_t tilings, operations;
 };
 /// The fastest of these schedules and their tiles; nothing where none fits.
-std::optional<Found> fastest_of(const std::vector<Contender>& contenders, const Problem& problem,
+std::optional<Found> fastest_of(const std::vector<LikelySchedule>& contenders, const Problem& problem,
                                 const plan::Options& options, const TimeOptions& time);
 
 /// A walk of this many operations tells better tiles of a problem from worse ones. What several threads share must be

@@ -57,7 +57,7 @@ class Recipes {
   };
   struct Kind {
     std::once_flag chosen;
-    std::vector<Contender> contenders;
+    std::vector<LikelySchedule> contenders;
   };
   struct Recipe {
     std::once_flag chosen;

@@ -103,7 +103,7 @@ TEST(Recipes, WalkFewTilingsAndOperationsForAnyLength) {
       if (*n > 8) *n *= times;
     p.bias = std::nullopt;
     const Problem one = class_of(p, 1).value();
-    const std::vector<Contender> usual = usual_contenders(one, options, time);
+    const std::vector<LikelySchedule> usual = usual_contenders(one, options, time);
     ASSERT_LE(usual.size(), 2);
     const std::optional<Found> found = fastest_of(usual, one, options, time);
     ASSERT_TRUE(found);
