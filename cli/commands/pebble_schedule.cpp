@@ -116,7 +116,7 @@ int ScheduleOptions::play(const pebbling::Arguments& sizes, const pebbling::Rule
   if (all && (output_ || moves_))
     throw Error("--output and --moves are about one play; give --schedule the name of one schedule");
   if (json && moves_) throw Error("--moves prints lines of text; with --json write the play by --output");
-  const Operation op = *operation_from_name(op_.value_or("forward"));
+  const Operation op = *from_name<Operation>(op_.value_or("forward"));
   const Problem problem = pebbling::problem_for(op, sizes);
   std::optional<file::AtomicFile> file;  // now, and not after a long search
   if (output_) file.emplace(*output_);

@@ -185,7 +185,7 @@ struct PlanFlags {
     require_tolerance(*tolerance);
     if (!(*range > 0)) throw InvalidProblem(fmt::format("--range {}: give a number above 0", *range));
     Problem kind;
-    problem.operation.apply_to(kind);
+    problem.operation.apply_to(kind, problem.flags);
     if (kind.approximation != nullptr)
       throw InvalidProblem("--tolerance and --approximate: give one of them; --tolerance finds the degree");
     if (kind.op != Operation::forward)

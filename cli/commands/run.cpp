@@ -48,7 +48,7 @@ struct RunFlags {
   bool quiet = false;
 
   void add_to(const Command& command) {
-    operation.add_to(command);
+    operation.add_to(command, flags);
     files.add_to(command);
     memory.add_to(command);
     planner.add_to(command, false);  // a run knows the widths of its files
@@ -334,7 +334,7 @@ std::vector<std::string> unused_by(const RunFlags& flags, const Archive* archive
 
 int run_command(const RunFlags& flags) {
   Problem kind;
-  flags.operation.apply_to(kind);
+  flags.operation.apply_to(kind, flags.flags);
   require_provable(flags, kind);
   if (flags.quiet && flags.json) throw InvalidProblem("--quiet and --json: give one of them");
   if (!flags.quiet) require_standard_output();

@@ -32,7 +32,6 @@ void require_heeded(const RanksRun& run) {
   refuse(run.memory.memory.has_value(), "--memory", kOwnWork);
   refuse(run.objective.objective.has_value(), "--objective", kOwnWork);
   refuse(run.objective.machine.has_value(), "--machine", kOwnWork);
-  refuse(!run.planner.schedule.empty(), "--schedule", kOwnWork);
   refuse(!run.planner.multiple.empty(), "--multiple", kOwnWork);
   refuse(run.planner.order != "auto", "--order", kOwnWork);
   refuse(run.planner.max_workspace.has_value(), "--max-workspace", kOwnWork);

@@ -1,6 +1,7 @@
 #pragma once
 #include <array>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <tuple>
 #include <type_traits>
@@ -15,19 +16,23 @@ namespace redblue::cli {
 template <class Struct, class Table>
 class Flags {
  public:
-  /// The flag of this option: where its place in --help is not that of all others.
-  void add(const Command& command, std::string_view name);
+  /// The flag of this option: where its place in --help is not that of all others, or where its help goes on with
+  /// `values`, in place of the names of its values.
+  void add(const Command& command, std::string_view name, std::string_view values = "");
   /// The flags that were not added before: `all`, or only those of what neither arrays nor the operation say.
   void add_others(const Command& command, bool all);
   bool given(std::string_view name) const;
-  /// Sets what was given. Throws InvalidProblem, with the flag, for a number that its option does not allow.
+  /// Sets what was given. Throws, with the flag, InvalidProblem for a number that its option does not allow, and
+  /// Unsupported, with the names that there are, for another name.
   void apply_to(Struct& s) const;
 
  private:
   template <class O>
-  using Value = std::conditional_t<
-      std::is_same_v<typename O::Value, bool>, bool,
-      std::conditional_t<std::is_same_v<typename O::Number, double>, std::optional<double>, std::optional<index_t>>>;
+  using Value =
+      std::conditional_t<std::is_same_v<typename O::Value, bool>, bool,
+                         std::conditional_t<option::kIsWord<typename O::Number>, std::optional<std::string>,
+                                            std::conditional_t<std::is_same_v<typename O::Number, double>,
+                                                               std::optional<double>, std::optional<index_t>>>>;
   template <class T>
   struct ValuesOf;
   template <class... O>

@@ -19,14 +19,10 @@
 
 namespace redblue::cli {
 
-void OperationOptions::add_to(const Command& command, std::size_t operations) {
-  command
-      .option("--op", op, fmt::format("operation: {}", fmt::join(std::span(kOperationNames).first(operations), ", ")))
-      .type_name("NAME");
-  command.option("--score", score, fmt::format("score function: {}", fmt::join(kScoreNames, ", "))).type_name("NAME");
-  command
-      .option("--sources", sources, "which of A1, A2, A3 are one array: distinct, shared (A2 = A3), self (all three)")
-      .type_name("NAME");
+void OperationOptions::add_to(const Command& command, ProblemFlags& flags, std::size_t operations) {
+  flags.add(command, "op", fmt::format(": {}", fmt::join(std::span(kOperationNames).first(operations), ", ")));
+  flags.add(command, "score");
+  flags.add(command, "sources", ": distinct, shared (A2 = A3), self (all three)");
   command
       .option(
           "--approximate", approximate,
@@ -42,15 +38,8 @@ void OperationOptions::add_to(const Command& command, std::size_t operations) {
       .type_name("METHOD");
 }
 
-void OperationOptions::apply_to(Problem& p) const {
-  const auto parsed = [](const char* option, const std::string& given, const auto& value, const auto& names) {
-    if (!value)
-      throw Unsupported(fmt::format("{} {}: {}", option, given, value_choice(given, {names.begin(), names.end()})));
-    return *value;
-  };
-  p.op = parsed("--op", op, operation_from_name(op), kOperationNames);
-  p.score = parsed("--score", score, score_from_name(score), kScoreNames);
-  p.sources = parsed("--sources", sources, sources_from_name(sources), kSourcesNames);
+void OperationOptions::apply_to(Problem& p, const ProblemFlags& flags) const {
+  flags.apply_to(p);
   if (approximate) p.approximate(*approximate);
 }
 
@@ -159,7 +148,6 @@ void SequenceOptions::apply_to(Problem& p) const {
 }
 
 void MaskOptions::apply_to(Problem& p, const ProblemFlags& flags) const {
-  flags.apply_to(p);
   if (flags.given("seed") && p.dropout == 0)
     throw InvalidProblem(fmt::format("--seed {} is for --dropout: give that, too", p.seed));
   sequences.apply_to(p);
@@ -284,7 +272,7 @@ void ProblemOptions::add_to(const Command& command, bool with_planner) {
 }
 
 void ProblemOptions::add_without_sizes(const Command& command, bool with_planner, std::size_t operations) {
-  operation.add_to(command, operations);
+  operation.add_to(command, flags, operations);
   for (const std::string_view name : {"heads", "kv_heads", "batch"}) flags.add(command, name);
   mask.add_to(command, flags);
   add_modifiers(command, flags);
@@ -316,7 +304,7 @@ Problem ProblemOptions::problem() const {
   if (n && n_q && n_k)
     throw InvalidProblem(fmt::format("--n {} beside --nq {} and --nk {} says nothing: leave it out", *n, *n_q, *n_k));
   Problem p;
-  operation.apply_to(p);
+  operation.apply_to(p, flags);
   mask.apply_to(p, flags);
   const bool lse = std::exchange(p.lse_required, false);
   p.n_q = size("queries", n_q, p.cu_seqlens_q);

@@ -46,7 +46,6 @@ struct PlannerOptions {
   PlannerFlags flags;
   std::string multiple;  ///< "q=16,k=16,f=8"
   std::string width;     ///< "Q=2,K=1,V=1"
-  std::string schedule;
   std::string order = "auto";
   std::optional<std::string> max_workspace;
 
@@ -90,15 +89,12 @@ struct ObjectiveOptions {
 
 /// The computation, apart from sizes.
 struct OperationOptions {
-  std::string op = "forward";
-  std::string score = "softmax";
-  std::string sources = "distinct";
   std::optional<std::string> approximate;  ///< "2:1.0", "performer:256"
 
   /// The help names the first `operations` operations.
-  void add_to(const Command& command, std::size_t operations = kOperationNames.size());
-  /// Sets op, score, sources, approximation and method. Throws Unsupported, with the names that exist.
-  void apply_to(Problem& p) const;
+  void add_to(const Command& command, ProblemFlags& flags, std::size_t operations = kOperationNames.size());
+  /// Sets what the flags say, and the approximation. Throws Unsupported, with the names that exist.
+  void apply_to(Problem& p, const ProblemFlags& flags) const;
 };
 
 /// Which keys a query sees where no interval says it (patterns.cpp).
@@ -130,8 +126,8 @@ struct MaskOptions {
   SequenceOptions sequences;
 
   void add_to(const Command& command, ProblemFlags& flags);
-  /// Sets the mask of a problem, and the offset that ALiBi counts from, with a mask or without, after the flags. Throws
-  /// InvalidProblem where the options contradict each other, or name a file that cannot be read.
+  /// Sets the mask of a problem, and the offset that ALiBi counts from, with a mask or without; it has the flags.
+  /// Throws InvalidProblem where the options contradict each other, or name a file that cannot be read.
   void apply_to(Problem& p, const ProblemFlags& flags) const;
   /// Applies the patterns, once the sizes of the problem are known.
   void apply_patterns(Problem& p, const PlannerOptions& planner) const {

@@ -53,7 +53,7 @@ void PlannerOptions::add_to(const Command& command, bool with_width, std::size_t
   for (std::size_t i = 0; i < operations; ++i)
     names += fmt::format("{}{}: {}", i == 0 ? "" : "; ", kOperationNames[i],
                          fmt::join(plan::Registry::built_in().names(static_cast<Operation>(i)), " "));
-  command.option("--schedule", schedule, "plan this one only; " + names).type_name("NAME");
+  flags.add(command, "schedule", "; " + names);
   for (const std::string_view name : {"quadratic_workspace", "reserve", "double_buffer"}) flags.add(command, name);
   command.option("--multiple", multiple, "tile sizes must be multiples: q=16,k=16,f=8 (queries, keys, features)")
       .type_name("LIST");
@@ -75,13 +75,15 @@ void PlannerOptions::add_to(const Command& command, bool with_width, std::size_t
 }
 
 bool PlannerOptions::allows_residues(Operation op) const {
-  const auto named = plan::Registry::built_in().find(op, schedule);
+  plan::Options o;
+  flags.apply_to(o);
+  const auto named = plan::Registry::built_in().find(op, o.schedule);
   return (order == "auto" || order == name_of(PatternOrder::rcm)) && !max_workspace &&
          !(named != nullptr && named->traits.lists_pairs);
 }
 
 void PlannerOptions::apply_to(Problem& p) const {
-  const auto asked = pattern_order_from_name(order);  // nothing: auto
+  const auto asked = from_name<PatternOrder>(order);  // nothing: auto
   if (p.dilation > 1) return;                         // by residues
   p.take_order(asked);
 }
@@ -102,7 +104,6 @@ plan::Options PlannerOptions::options(const Tensors& tensors, const RunOptions& 
   flags.apply_to(o);
   for (const auto& [name, value] : parse_assignments("--multiple", multiple, {"q", "k", "f"}))
     (name == "q" ? o.multiple.query : name == "k" ? o.multiple.key : o.multiple.feature) = value;
-  o.schedule = schedule;
   o.reorder = order == "auto";
   if (max_workspace) o.cap = memory_cap(parse_bytes("--max-workspace", *max_workspace), tensors, run);
   return o;

@@ -101,14 +101,6 @@ ranks::Layout layout_from(const std::string& text) {
   return {numbers[0], numbers[1], numbers[2]};
 }
 
-template <class T, class Names>
-std::optional<T> value_named(const std::string& option, const std::optional<std::string>& given, const Names& names,
-                             std::optional<T> (*from_name)(std::string_view)) {
-  if (!given) return std::nullopt;
-  if (const auto value = from_name(*given)) return value;
-  throw Unsupported(fmt::format("{} {}: {}", option, *given, value_choice(*given, {names.begin(), names.end()})));
-}
-
 }  // namespace
 
 void RanksOptions::add_to(const Command& command, For what) {
@@ -179,8 +171,8 @@ ranks::Wanted RanksOptions::wanted(DType dtype, DType compute, std::optional<boo
   if (w.least_time && !network)
     throw InvalidProblem("--objective time with --ranks: give --network, such as 5us,50GB/s");
   if (layout) w.grid = layout_from(*layout);
-  w.transfer = value_named("--transfer", transfer, ranks::kTransferNames, &ranks::transfer_from_name);
-  w.ownership = value_named("--ownership", ownership, ranks::kOwnershipNames, &ranks::ownership_from_name);
+  if (transfer) w.transfer = value_named<Unsupported, ranks::Transfer>(*transfer, "--transfer " + *transfer);
+  if (ownership) w.ownership = value_named<Unsupported, ranks::Ownership>(*ownership, "--ownership " + *ownership);
   if (block && w.ownership != ranks::Ownership::block_cyclic)
     throw InvalidProblem(fmt::format("--block-rows {} is for --ownership block-cyclic: give that, too", *block));
   if (w.ownership == ranks::Ownership::block_cyclic && block.value_or(0) < 1)
@@ -204,7 +196,6 @@ void require_for_ranks(const ProblemOptions& o) {
   refuse(o.memory.memory.has_value(), "--memory");
   refuse(o.residence.accumulate.has_value(), "--accumulate");
   refuse(o.residence.pad.has_value(), "--pad");
-  refuse(!o.planner.schedule.empty(), "--schedule");
   refuse(!o.planner.multiple.empty(), "--multiple");
   refuse(!o.planner.width.empty(), "--width");
   refuse(o.planner.order != "auto", "--order");

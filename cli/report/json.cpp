@@ -16,7 +16,7 @@ namespace {
 /// The value of an option.
 template <class T>
 Json value_of(const T& x) {
-  if constexpr (requires { name_of(x); })
+  if constexpr (Named<T>)
     return std::string(name_of(x));
   else if constexpr (requires { x.has_value(); })
     return x ? Json(*x) : Json(nullptr);

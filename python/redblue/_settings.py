@@ -208,6 +208,7 @@ def _of_type(type_: type, judge: Callable[[str, Any], Any], optional: bool) -> C
 
 
 _JUDGES: dict[str, tuple[type, Callable[[str, Any], Any]]] = {"bool": (bool, flag), "int": (int, whole), "float": (float, real)}
+_OF_TABLES = _JUDGES | {"str": (str, _text)}  # the library knows which texts there are
 _CONVERT: dict[str, Callable[[str, Any], Any]] = {
     "alignment": lambda name, value: value if isinstance(value, str) else offset_of(value),
     "window": lambda name, value: None if value is None else edges_of(value),
@@ -218,8 +219,8 @@ _CONVERT: dict[str, Callable[[str, Any], Any]] = {
 for _o in (*OPTIONS.values(), *PLAN_OPTIONS.values()):
     if _o.type == "list":
         _CONVERT[_o.name] = lambda name, value: () if value is None else listed(name, value)
-    elif _o.type in _JUDGES:
-        _CONVERT.setdefault(_o.name, _of_type(*_JUDGES[_o.type], optional=_o.optional))
+    elif _o.type in (_OF_TABLES if _o.field else _JUDGES):
+        _CONVERT.setdefault(_o.name, _of_type(*_OF_TABLES[_o.type], optional=_o.optional))
     elif _o.type == "bytes":
         _CONVERT[_o.name] = _of_type(int, bytes_of, optional=True)
 

@@ -30,25 +30,21 @@ constexpr const char* type_name() {
     return "int";
   else if constexpr (std::is_same_v<T, std::vector<index_t>>)
     return "list";
-  else if constexpr (requires(T x) { name_of(x); } || std::is_same_v<T, std::string>)
+  else if constexpr (option::kIsWord<T>)
     return "str";
   else
     return "object";
 }
 
-template <class E>
-E named(std::optional<E> found, std::string_view what, const std::string& name) {
-  if (!found) throw InvalidProblem(fmt::format("{} '{}' is not known", what, name));
-  return *found;
+/// Throws InvalidProblem, with the names that there are, for another.
+template <Named E>
+E named(std::string_view option, const std::string& name) {
+  return value_named<InvalidProblem, E>(name, fmt::format("{} = '{}'", option, name));
 }
-inline void set_named(Operation& to, const std::string& x) { to = named(operation_from_name(x), "operation", x); }
-inline void set_named(Score& to, const std::string& x) { to = named(score_from_name(x), "score", x); }
-inline void set_named(Sources& to, const std::string& x) { to = named(sources_from_name(x), "sources", x); }
-inline void set_named(PatternOrder& to, const std::string& x) { to = named(pattern_order_from_name(x), "order", x); }
 
 template <class T>
 nb::object to_python(const T& x) {
-  if constexpr (requires { name_of(x); })
+  if constexpr (Named<T>)
     return nb::cast(std::string(name_of(x)));
   else if constexpr (std::is_same_v<T, Words>)
     return integer_of(x);
@@ -56,9 +52,9 @@ nb::object to_python(const T& x) {
     return nb::cast(x);
 }
 template <class T>
-void from_python(nb::handle x, T& to) {
-  if constexpr (requires { name_of(to); })
-    set_named(to, nb::cast<std::string>(x));
+void from_python(std::string_view option, nb::handle x, T& to) {
+  if constexpr (Named<T>)
+    to = named<T>(option, nb::cast<std::string>(x));
   else if constexpr (std::is_same_v<T, Words>)
     to = nb::cast<index_t>(x);
   else
@@ -84,7 +80,7 @@ void add_properties(Class& c, const Table& table, const In& in) {
     using T = typename Class::Type;
     c.def_prop_rw(
         std::string(o.name).c_str(), [o, in](const T& s) { return to_python(o.of(in(s))); },
-        [o, in](T& s, nb::handle x) { from_python(x, o.of(in(s))); }, nb::for_setter(nb::arg().none()));
+        [o, in](T& s, nb::handle x) { from_python(o.name, x, o.of(in(s))); }, nb::for_setter(nb::arg().none()));
   });
 }
 
@@ -98,7 +94,8 @@ nb::dict values_of(const Table& table, const S& s) {
 template <class Table, class S>
 void set_values(const Table& table, const nb::dict& values, S& s) {
   for_python(table, [&](const auto& o) {
-    if (const nb::str name(o.name.data(), o.name.size()); values.contains(name)) from_python(values[name], o.of(s));
+    if (const nb::str name(o.name.data(), o.name.size()); values.contains(name))
+      from_python(o.name, values[name], o.of(s));
   });
 }
 

@@ -90,7 +90,7 @@ nb::tuple choice_of(const plan::Plan& plan) {
 }
 
 plan::Plan plan_from(Problem problem, Wanted wanted, const nb::tuple& choice) {
-  problem.order = pattern_order_from_name(at<std::string>(choice, 0)).value();
+  problem.order = from_name<PatternOrder>(at<std::string>(choice, 0)).value();
   wanted.options.reorder = false;
   wanted.options.schedule = at<std::string>(choice, 1);
   const auto schedule = plan::Registry::built_in().find(problem.op, wanted.options.schedule);

@@ -28,7 +28,7 @@ void add_problem(nb::module_& m) {
   problem.def(nb::init<>())
       .def("set_patterns", &set_patterns)
       .def("approximate", [](Problem& p, const std::string& text) { p.approximate(text); })
-      .def("take_order", [](Problem& p, const std::string& name) { p.take_order(pattern_order_from_name(name)); })
+      .def("take_order", [](Problem& p, const std::string& name) { p.take_order(from_name<PatternOrder>(name)); })
       .def("validate",
            [](const Problem& p) {
              p.validate();
@@ -39,10 +39,7 @@ void add_problem(nb::module_& m) {
       .def("__copy__", [](const Problem& p) { return Problem(p); });
   add_properties(problem, problem_options(), [](auto& p) -> auto& { return p; });
   m.def(
-      "attends",
-      [](const std::string& operation) {
-        return attends(named(operation_from_name(operation), "operation", operation));
-      },
+      "attends", [](const std::string& operation) { return attends(named<Operation>("op", operation)); },
       "Has this operation keys? merge has not.");
   m.def("called_elsewhere", &called_elsewhere,
         "The options that other libraries call by this name, the likeliest first.");

@@ -107,8 +107,8 @@ Layout layout_of(int head_groups, int grid_rows, int grid_cols, const std::strin
   return {.head_groups = head_groups,
           .grid_rows = grid_rows,
           .grid_cols = grid_cols,
-          .transfer = named("transfer", transfer, ranks::transfer_from_name(transfer), "exchange, gather or ring"),
-          .ownership = named("ownership", ownership, ranks::ownership_from_name(ownership),
+          .transfer = named("transfer", transfer, from_name<ranks::Transfer>(transfer), "exchange, gather or ring"),
+          .ownership = named("ownership", ownership, from_name<ranks::Ownership>(ownership),
                              "contiguous, zig-zag, block-cyclic or documents"),
           .block = block,
           .reproducible = reproducible};
@@ -193,9 +193,9 @@ nb::tuple planned(const Problem& problem, int number, const std::string& transfe
   wanted.M = M;
   wanted.reproducible = reproducible;
   if (!transfer.empty())
-    wanted.transfer = named("transfer", transfer, ranks::transfer_from_name(transfer), "exchange, gather or ring");
+    wanted.transfer = named("transfer", transfer, from_name<ranks::Transfer>(transfer), "exchange, gather or ring");
   if (!ownership.empty())
-    wanted.ownership = named("ownership", ownership, ranks::ownership_from_name(ownership),
+    wanted.ownership = named("ownership", ownership, from_name<ranks::Ownership>(ownership),
                              "contiguous, zig-zag, block-cyclic or documents");
   wanted.block = block;
   const ranks::LayoutPlan plan = plan_layout(problem, wanted);

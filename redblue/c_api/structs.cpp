@@ -1,8 +1,11 @@
 #include "redblue/c_api/structs.hpp"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
+#include <string>
 #include <type_traits>
 
 #include "redblue/c_api/calls.hpp"
@@ -38,12 +41,28 @@ bool is_size_of(std::size_t size) {
 
 template <class Option>
 constexpr bool kIsNumber = std::is_arithmetic_v<typename std::remove_cvref_t<Option>::Number>;
+/// Does C word it in its own way? It numbers all other values that have names as their list does.
+template <class Option>
+bool in_own_words(const Option& o) {
+  return o.about.source == option::Source::phrase;
+}
 
-/// Sets the numbers and truths that the struct of C has under the same name. What may be left out is there where
-/// has_NAME is not 0; without such a field, where it is not 0 itself.
+/// Throws InvalidArgument for a number that no name has.
+template <Named E>
+E value_numbered(std::int32_t number, std::string_view option) {
+  const auto& names = names_of(E{});
+  if (number < 0 || static_cast<std::size_t>(number) >= names.size())
+    throw InvalidArgument(
+        fmt::format("{} = {}: give 0 to {}, for {}", option, number, names.size() - 1, fmt::join(names, ", ")));
+  return static_cast<E>(number);
+}
+
+/// Sets what the struct of C has under the same name: numbers, truths, texts that are not NULL, and values by their
+/// number. What may be left out is there where has_NAME is not 0; without such a field, where it is not 0 itself.
 template <class Table, class C, class S>
 void set_options(const Table& table, const C& from, S& to) {
   option::for_each(table, [&](const auto& o) {
+    using Value = typename std::remove_cvref_t<decltype(o)>::Value;
     if constexpr (kIsNumber<decltype(o)> && requires { o.of(from); }) {
       using Number = typename std::remove_cvref_t<decltype(o)>::Number;
       if constexpr (!std::remove_cvref_t<decltype(o)>::kOptional)
@@ -53,16 +72,22 @@ void set_options(const Table& table, const C& from, S& to) {
       } else if (o.of(from) != 0) {
         o.of(to) = o.of(from);
       }
+    } else if constexpr (std::is_same_v<Value, std::string> && requires { o.of(from); }) {
+      if (o.of(from) != nullptr) o.of(to) = o.of(from);
+    } else if constexpr (Named<Value> && requires { o.of(from); }) {
+      if (!in_own_words(o)) o.of(to) = value_numbered<Value>(o.of(from), o.name);
     }
   });
 }
-/// Copies the numbers of `from` that have a default into the C struct.
+/// Copies the numbers of `from` that have a default, and its values by their number, into the C struct.
 template <class Table, class S, class C>
 void set_defaults(const Table& table, const S& from, C& to) {
   option::for_each(table, [&](const auto& o) {
     if constexpr (kIsNumber<decltype(o)> && requires { o.of(to); })
       if constexpr (!std::remove_cvref_t<decltype(o)>::kOptional)
         o.of(to) = static_cast<std::remove_reference_t<decltype(o.of(to))>>(o.of(from));
+    if constexpr (Named<typename std::remove_cvref_t<decltype(o)>::Value> && requires { o.of(to); })
+      if (!in_own_words(o)) o.of(to) = static_cast<std::int32_t>(o.of(from));
   });
 }
 
@@ -316,7 +341,6 @@ plan::Options options_of(const redblue_plan_options& given, const redblue_proble
   o.multiple = {given.multiple_of_queries, given.multiple_of_keys, given.multiple_of_features};
   o.reserve = given.reserve_words;
   o.reorder = p.order == REDBLUE_ORDER_AUTOMATIC;
-  if (given.schedule != nullptr) o.schedule = given.schedule;
   return o;
 }
 

@@ -1,8 +1,9 @@
 #pragma once
 #include <array>
 #include <cstdint>
-#include <optional>
 #include <string_view>
+
+#include "redblue/language/names.hpp"
 
 namespace redblue {
 
@@ -10,12 +11,7 @@ namespace redblue {
 enum class Score : std::uint8_t { softmax, sigmoid, relu, identity };
 inline constexpr std::array<std::string_view, 4> kScoreNames = {"softmax", "sigmoid", "relu", "identity"};
 
-constexpr std::string_view name_of(Score s) { return kScoreNames[static_cast<std::size_t>(s)]; }
-constexpr std::optional<Score> score_from_name(std::string_view name) {
-  for (std::size_t i = 0; i < kScoreNames.size(); ++i)
-    if (kScoreNames[i] == name) return static_cast<Score>(i);
-  return std::nullopt;
-}
+constexpr const auto& names_of(Score /*any*/) { return kScoreNames; }
 
 /// Does it take the exponential of each score?
 constexpr bool exponentiates(Score s) { return s == Score::softmax || s == Score::sigmoid; }

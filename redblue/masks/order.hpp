@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "redblue/language/names.hpp"
 #include "redblue/masks/pattern.hpp"
 
 /// In which order the queries and keys of a pattern are taken. Queries that see no key and keys that nobody sees come
@@ -19,17 +20,12 @@ namespace redblue {
 /// in_place: as they come, with nothing dropped, so that a run copies nothing.
 enum class PatternOrder : std::uint8_t { natural, rcm, jaccard, in_place };
 inline constexpr std::array<std::string_view, 4> kPatternOrderNames{"natural", "rcm", "jaccard", "in-place"};
+constexpr const auto& names_of(PatternOrder /*any*/) { return kPatternOrderNames; }
 /// One that is looked for: queries and keys do not stand as they come.
 constexpr bool is_searched(PatternOrder o) { return o == PatternOrder::rcm || o == PatternOrder::jaccard; }
-constexpr std::string_view name_of(PatternOrder o) { return kPatternOrderNames[static_cast<std::size_t>(o)]; }
 /// "in rcm order", "in place".
 inline std::string phrase(PatternOrder o) {
   return o == PatternOrder::in_place ? "in place" : "in " + std::string(name_of(o)) + " order";
-}
-constexpr std::optional<PatternOrder> pattern_order_from_name(std::string_view name) {
-  for (std::size_t i = 0; i < kPatternOrderNames.size(); ++i)
-    if (name == kPatternOrderNames[i]) return static_cast<PatternOrder>(i);
-  return std::nullopt;
 }
 
 /// The query, or key, that stands at each place.

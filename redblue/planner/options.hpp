@@ -44,7 +44,9 @@ constexpr auto plan_options() {
                      {.help = "may the planner choose the order of queries and keys under a pattern?",
                       .source = option::Source::phrase,
                       .matters = [](const Options& /*o*/) { return false; }}),
-      REDBLUE_OPTION(Options, schedule, {.help = "plan this one only, if not empty", .source = option::Source::phrase}),
+      REDBLUE_OPTION(
+          Options, schedule,
+          {.help = "plan this one only", .flag = "--schedule", .unit = "NAME", .source = option::Source::phrase}),
   };
 }
 

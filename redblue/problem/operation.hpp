@@ -1,10 +1,10 @@
 #pragma once
 #include <array>
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <string_view>
 
+#include "redblue/language/names.hpp"
 #include "redblue/language/slow_matrix.hpp"
 
 namespace redblue {
@@ -84,12 +84,7 @@ inline constexpr auto kOperationNames = [] {
 }();
 
 constexpr const OperationFacts& facts_of(Operation o) { return kOperations[static_cast<std::size_t>(o)]; }
-constexpr std::string_view name_of(Operation o) { return facts_of(o).name; }
-constexpr std::optional<Operation> operation_from_name(std::string_view name) {
-  for (const OperationFacts& o : kOperations)
-    if (o.name == name) return o.operation;
-  return std::nullopt;
-}
+constexpr const auto& names_of(Operation /*any*/) { return kOperationNames; }
 constexpr bool is_forward(Operation o) { return facts_of(o).forward; }
 constexpr bool is_of_pairs(Operation o) { return facts_of(o).of_pairs; }
 constexpr bool follows_forward(Operation o) { return facts_of(o).follows; }
@@ -103,12 +98,6 @@ enum class Sources : std::uint8_t {
   self,    ///< A1 = A2 = A3: self-attention
 };
 inline constexpr std::array<std::string_view, 3> kSourcesNames = {"distinct", "shared", "self"};
-
-constexpr std::string_view name_of(Sources s) { return kSourcesNames[static_cast<std::size_t>(s)]; }
-constexpr std::optional<Sources> sources_from_name(std::string_view name) {
-  for (std::size_t i = 0; i < kSourcesNames.size(); ++i)
-    if (kSourcesNames[i] == name) return static_cast<Sources>(i);
-  return std::nullopt;
-}
+constexpr const auto& names_of(Sources /*any*/) { return kSourcesNames; }
 
 }  // namespace redblue

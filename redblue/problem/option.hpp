@@ -2,11 +2,13 @@
 #include <concepts>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <tuple>
 #include <type_traits>
 #include <utility>
 
+#include "redblue/language/names.hpp"
 #include "redblue/language/types.hpp"
 #include "redblue/language/words.hpp"
 #include "redblue/problem/operation.hpp"
@@ -57,9 +59,13 @@ struct About {
   bool (*matters)(const Struct&) = nullptr;
 };
 
-/// Words count among the whole numbers.
+/// Numbers, of which Words are some.
 template <class T>
 inline constexpr bool kHasOrder = std::is_same_v<T, index_t> || std::is_same_v<T, double> || std::is_same_v<T, Words>;
+
+/// What people give as a word: a text, or a value by its name.
+template <class T>
+inline constexpr bool kIsWord = std::is_same_v<T, std::string> || Named<T>;
 
 template <class T>
 struct NumberIn {

@@ -15,7 +15,8 @@ constexpr auto problem_options() {
   constexpr auto kAlways = [](const Problem& /*p*/) { return true; };
   constexpr auto kAttends = [](const OperationFacts& o) { return o.attends; };
   return std::tuple{
-      REDBLUE_OPTION(Problem, op, {.help = "operation", .source = option::Source::call, .matters = kAlways}),
+      REDBLUE_OPTION(Problem, op,
+                     {.help = "operation", .flag = "--op", .source = option::Source::call, .matters = kAlways}),
       REDBLUE_OPTION(Problem, batch,
                      {.help = "batch size",
                       .flag = "--batch",
@@ -70,9 +71,11 @@ constexpr auto problem_options() {
            .serves = [](const OperationFacts& o) { return o.forward; },
            .of_both_passes = true,
            .matters = kAlways}),
-      REDBLUE_OPTION(Problem, score, {.help = "score function", .source = option::Source::call, .matters = kAlways}),
+      REDBLUE_OPTION(Problem, score,
+                     {.help = "score function", .flag = "--score", .source = option::Source::call, .matters = kAlways}),
       REDBLUE_OPTION(Problem, sources,
                      {.help = "which of A1, A2, A3 are one array",
+                      .flag = "--sources",
                       .source = option::Source::call,
                       .matters = [](const Problem& p) { return is_projected(p.op); }}),
       REDBLUE_OPTION(Problem, d_in,

@@ -50,12 +50,6 @@ void require_layout(const Problem& problem, const Layout& l) {
 
 }  // namespace
 
-std::optional<Transfer> transfer_from_name(std::string_view name) {
-  for (std::size_t i = 0; i < kTransferNames.size(); ++i)
-    if (kTransferNames[i] == name) return static_cast<Transfer>(i);
-  return std::nullopt;
-}
-
 World::World(const Problem& problem, const Layout& layout) : problem_(problem), layout_(layout), sight_(problem) {
   require_layout(problem, layout);
   owned_ =

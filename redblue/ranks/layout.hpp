@@ -1,7 +1,6 @@
 #pragma once
 #include <array>
 #include <cstdint>
-#include <optional>
 #include <string_view>
 
 #include "redblue/ranks/ownership.hpp"
@@ -16,8 +15,7 @@ enum class Transfer : std::uint8_t {
   ring,      ///< blocks go from neighbour to neighbour, whole, whoever needs them
 };
 inline constexpr std::array<std::string_view, 3> kTransferNames = {"exchange", "gather", "ring"};
-constexpr std::string_view name_of(Transfer t) { return kTransferNames[static_cast<std::size_t>(t)]; }
-std::optional<Transfer> transfer_from_name(std::string_view name);
+constexpr const auto& names_of(Transfer /*any*/) { return kTransferNames; }
 
 /// How attention is spread over ranks: theory in docs/ranks.md. Ranks number head_groups x grid_rows x grid_cols. Rank
 /// v * head_groups + g works on the heads of group g; v = a * grid_cols + b stands in row a and column b of the grid.

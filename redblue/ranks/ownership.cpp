@@ -58,12 +58,6 @@ Owned owned_documents(const Problem& problem, std::size_t ranks) {
 
 }  // namespace
 
-std::optional<Ownership> ownership_from_name(std::string_view name) {
-  for (std::size_t i = 0; i < kOwnershipNames.size(); ++i)
-    if (kOwnershipNames[i] == name) return static_cast<Ownership>(i);
-  return std::nullopt;
-}
-
 Owned owned_rows(const Problem& problem, int ranks, Ownership kind, index_t block, index_t whole) {
   if (ranks < 1) throw InvalidProblem(fmt::format("ranks = {}: give 1 or more", ranks));
   if (kind == Ownership::block_cyclic && block < 1)

@@ -1,7 +1,6 @@
 #pragma once
 #include <array>
 #include <cstdint>
-#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -9,6 +8,8 @@
 #include "redblue/ranks/rows.hpp"
 
 namespace redblue::ranks {
+
+using redblue::name_of;
 
 /// Which rank has which rows of Q, K, V and of all that goes with them.
 enum class Ownership : std::uint8_t {
@@ -19,8 +20,7 @@ enum class Ownership : std::uint8_t {
 };
 inline constexpr std::array<std::string_view, 4> kOwnershipNames = {"contiguous", "zig-zag", "block-cyclic",
                                                                     "documents"};
-constexpr std::string_view name_of(Ownership o) { return kOwnershipNames[static_cast<std::size_t>(o)]; }
-std::optional<Ownership> ownership_from_name(std::string_view name);
+constexpr const auto& names_of(Ownership /*any*/) { return kOwnershipNames; }
 
 /// The rows of each rank.
 struct Owned {

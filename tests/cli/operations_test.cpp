@@ -310,7 +310,7 @@ TEST(CliOperations, RunTakesOtherScoreFunctionsWithoutAForwardPass) {
   for (const char* score : {"sigmoid", "relu", "identity"})
     for (const Operation op : kGradients) {
       Problem p = sample(op);
-      p.score = *score_from_name(score);
+      p.score = *from_name<Score>(score);
       Stock w(p);
       EXPECT_FALSE(w.arrays.contains(lse));
       w.save();

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Usage: add_option.sh BUILD_DIR COMPILER PYTHON FLAGS...
-# Adds an option to a scratch copy of redblue in the three files that say what it is: the member of Problem, its row in the
-# table, and its field in redblue.h. (The fourth is where it acts.) Shows that JSON, the program's flag, its range, the C
-# struct and its defaults have it; and, where PYTHON has nanobind, Python's keywords, their judgement and what is pickled.
+# Adds two options, a number and one of three names, to a scratch copy of redblue, each in the three files that say what it
+# is: the member of Problem, its row in the table, and its field in redblue.h. (The fourth is where it acts.) Shows that
+# JSON, the program's flags, what is refused, the C struct and its defaults have them; and, where PYTHON has nanobind,
+# Python's keywords, their judgement and what is pickled.
 # What reads options is compiled anew; the rest is the library of BUILD_DIR, of which nothing that makes a Problem is called.
 set -euo pipefail
 build=$1 compiler=$2 python=$3
@@ -14,13 +15,18 @@ cd "$work"
 
 insert_before() {  # FILE PATTERN LINE: fails where the pattern is not there
   grep -q "$2" "$1"
-  sed -i "0,/$2/s//$3\n&/" "$1"
+  sed -i "0,/$2/s//${3//$'\n'/\\n}\n&/" "$1"
 }
 insert_before redblue/problem/problem.hpp '^  \/\/\/ Throws InvalidProblem naming the offending size' \
-  '  double sharpness = 3;  \/\/\/< scores are multiplied by it'
+  '  double sharpness = 3;  \/\/\/< scores are multiplied by it\n  Fringe fringe = Fringe::hard;'
+insert_before redblue/problem/problem.hpp '^\/\/\/ Attention over `batch` x `heads`, or its gradients' \
+  'enum class Fringe : std::uint8_t { soft, hard, none };
+inline constexpr std::array<std::string_view, 3> kFringeNames{"soft", "hard", "none"};
+constexpr const auto\& names_of(Fringe) { return kFringeNames; }'
 insert_before redblue/problem/options.hpp '^      REDBLUE_OPTION(Problem, dropout,' \
-  '      REDBLUE_OPTION(Problem, sharpness, {.help = "factor of scores", .flag = "--sharpness", .allowed = {": give 1 to 9", 1, 9}}),'
-insert_before redblue/c_api/redblue.h '^} redblue_problem;' '  double sharpness; \/* scores are multiplied by it *\/'
+  '      REDBLUE_OPTION(Problem, sharpness, {.help = "factor of scores", .flag = "--sharpness", .allowed = {": give 1 to 9", 1, 9}}),
+      REDBLUE_OPTION(Problem, fringe, {.help = "of the mask", .flag = "--fringe"}),'
+insert_before redblue/c_api/redblue.h '^} redblue_problem;' '  double sharpness; \/* scores are multiplied by it *\/\n  int32_t fringe;'
 
 cat >main.cpp <<'END'
 #include <redblue.h>
@@ -41,31 +47,48 @@ void require(bool right, const char* what) {
   std::exit(1);
 }
 
+template <class F>
+void require_refused(const F& f, const std::string& why) {
+  try {
+    f();
+    require(false, why.c_str());
+  } catch (const Error& e) {
+    require(e.what() == why, e.what());
+  }
+}
+
 int main() {
   cli::ProblemFlags flags;
   cli::Program program("", "", "");
   const cli::Command command = program.command("plan", "");
   flags.add_others(command, true);
   command.does([] { return 7; });
-  const char* words[] = {"redblue", "plan", "--sharpness", "4"};
-  require(program.run(4, const_cast<char**>(words)) == 7, "the program takes the flag");
+  const char* words[] = {"redblue", "plan", "--sharpness", "4", "--fringe", "soft"};
+  require(program.run(6, const_cast<char**>(words)) == 7, "the program takes the flags");
   Problem p{.n_q = 5, .n_k = 5, .d = 2, .d_v = 2};
-  require(!cli::to_json(p).contains("sharpness"), "JSON leaves defaults out");
+  require(!cli::to_json(p).contains("sharpness") && !cli::to_json(p).contains("fringe"), "JSON leaves defaults out");
   flags.apply_to(p);
   require(p.sharpness == 4 && cli::to_json(p)["sharpness"] == 4, "JSON has what the flag says");
+  require(p.fringe == Fringe::soft && cli::to_json(p)["fringe"] == "soft", "JSON has the name that the flag says");
+
+  cli::ProblemFlags sharp;
+  cli::Program another("", "", "");
+  const cli::Command other = another.command("plan", "");
+  sharp.add_others(other, true);
+  other.does([] { return 7; });
+  const char* no_name[] = {"redblue", "plan", "--fringe", "sharp"};
+  another.run(4, const_cast<char**>(no_name));
+  require_refused([&] { sharp.apply_to(p); }, "--fringe sharp: choose from soft, hard, none");
 
   p.sharpness = 10;
-  try {
-    p.validate();
-    require(false, "the range is judged");
-  } catch (const InvalidProblem& e) {
-    require(std::string(e.what()) == "sharpness = 10: give 1 to 9", e.what());
-  }
+  require_refused([&] { p.validate(); }, "sharpness = 10: give 1 to 9");
   redblue_problem c;
   redblue_problem_init(&c);
-  require(c.sharpness == 3 && c.struct_size == sizeof c, "the C struct has the default");
-  c.sharpness = 5;
-  require(c_api::problem_of(c).sharpness == 5, "the library reads the C struct");
+  require(c.sharpness == 3 && c.fringe == 1 && c.struct_size == sizeof c, "the C struct has the defaults");
+  c.sharpness = 5, c.fringe = 2;
+  require(c_api::problem_of(c).sharpness == 5 && c_api::problem_of(c).fringe == Fringe::none, "the library reads the C struct");
+  c.fringe = 3;
+  require_refused([&] { c_api::problem_of(c); }, "fringe = 3: give 0 to 2, for soft, hard, none");
 }
 END
 compile=("$compiler" -std=gnu++20 -O0 -fPIC -DFMT_HEADER_ONLY "${@:4}" -I. -Icli -Iredblue/c_api)
@@ -114,7 +137,6 @@ wait $!
 : >python/redblue/__init__.py
 PYTHONPATH=python "$python" - <<'END'
 from redblue import _core
-from redblue._errors import InvalidProblem
 from redblue._options import OPTIONS, Options
 from redblue._settings import settings_of, problem_of, Sizes
 
@@ -122,11 +144,19 @@ option = OPTIONS["sharpness"]
 assert (option.type, option.default, option.help) == ("float", 3.0, "factor of scores"), option
 assert Options.__annotations__["sharpness"] is float
 assert settings_of({}, {}).sharpness == 3 and settings_of({"sharpness": 4}, {}) != settings_of({}, {})  # keys of the cache
-try:
-    settings_of({"sharpness": "4"}, {})
-    raise SystemExit("a text is no number")
-except InvalidProblem as e:
-    assert "sharpness = '4'" in str(e), e
-p = problem_of("forward", Sizes(1, 1, 1, 5, 5, 2, 2), settings_of({"sharpness": 4}, {}))
-assert p.sharpness == 4 and _core.restored(_core.state(p)).sharpness == 4
+assert (OPTIONS["fringe"].type, OPTIONS["fringe"].default, Options.__annotations__["fringe"]) == ("str", "hard", str), OPTIONS["fringe"]
+problem = lambda **options: problem_of("forward", Sizes(1, 1, 1, 5, 5, 2, 2), settings_of(options, {}))
+for wrong, why in (
+    ({"sharpness": "4"}, "sharpness = '4': give a plain number"),
+    ({"fringe": 4}, "fringe = 4: give a text"),
+    ({"fringe": "sharp"}, "fringe = 'sharp': choose from soft, hard, none"),
+):
+    try:
+        problem(**wrong)
+        raise SystemExit(f"{wrong} is taken")
+    except Exception as e:  # this module has no errors of its own
+        assert why in str(e), e
+p = problem(sharpness=4, fringe="none")
+again = _core.restored(_core.state(p))
+assert (p.sharpness, p.fringe) == (again.sharpness, again.fringe) == (4, "none")
 END
