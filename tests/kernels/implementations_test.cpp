@@ -106,18 +106,8 @@ class ImplementationsTest : public testing::Test {
 
   template <class F>
   void on_every_isa(const F& f, int times = test::few_cases() ? 30 : 150) {
-    int tried = 0;
-    for (const Isa isa : kIsas) {
-      if (isa == Isa::portable || !is_available(isa)) continue;
-      SCOPED_TRACE(name_of(isa));
-      for (int i = 0; i < times; ++i) {
-        SCOPED_TRACE(i);
-        f(implementations<T>(isa));
-        if (this->HasFailure()) return;
-      }
-      ++tried;
-    }
-    if (tried == 0) GTEST_SKIP() << "this machine has no instruction set with implementations of its own";
+    if (!on_every_vector_isa<T>(times, f))
+      GTEST_SKIP() << "this machine has no instruction set with implementations of its own";
   }
 };
 
@@ -329,7 +319,7 @@ TYPED_TEST(ImplementationsTest, GradientsOfFewPairsAreTheCompositionOfTheirParts
   using T = TypeParam;
   constexpr T kInfinity = std::numeric_limits<T>::infinity(), kNaN = std::numeric_limits<T>::quiet_NaN();
   index_t gradients_taken = 0, products_taken = 0;
-  const int times = test::few_cases() ? 15 : 60;
+  const int times = test::few_cases() ? 6 : 60;
   this->on_every_isa(
       [&](const Implementations<T>& table) {
         const auto words = [&] { return this->draw(0, 9) == 0 ? this->draw(250, 260) : this->size(); };
@@ -396,7 +386,7 @@ TYPED_TEST(ImplementationsTest, GradientsOfFewPairsAreTheCompositionOfTheirParts
         EXPECT_LT(difference(fast_dV, dV, skips), this->allowed);
       },
       times);
-  EXPECT_TRUE(this->IsSkipped() || 12 * std::min(gradients_taken, products_taken) > 5 * times)
+  EXPECT_TRUE(this->IsSkipped() || std::min(gradients_taken, products_taken) > (test::few_cases() ? 0 : 25))
       << "few blocks were taken pair by pair: " << gradients_taken << ", " << products_taken;
 }
 
@@ -842,12 +832,10 @@ TYPED_TEST(ImplementationsTest, RowDotsAndValueGradientsSumInOneOrder) {
 }
 
 TEST(Implementations, PackedTilesAreRefusedByKernelsWithoutABodyForThem) {
-  for (const Isa isa : kIsas) {
-    if (isa == Isa::portable || !is_available(isa)) continue;
-    const Implementations<float>& table = implementations<float>(isa);
+  on_every_vector_isa<float>(1, [](const Implementations<float>& table) {
     Laid<float> tile(table, Matrix<float>({20, 7}), Layout::query_panels);
     EXPECT_THROW(run<float>(table, Zero{}, std::array{tile.view}), std::logic_error);
-  }
+  });
 }
 
 }  // namespace

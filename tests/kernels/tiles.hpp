@@ -65,14 +65,31 @@ struct Laid {
   }
 };
 
-/// f(implementations of fp32) for each instruction set of this processor.
-template <class F>
+/// f(implementations) for each instruction set of this processor that has some of its own: one that multiplies bf16 has
+/// those of the set below.
+template <class T = float, class F>
 void on_every_isa(const F& f) {
+  const Implementations<T>* before = nullptr;
   for (const Isa isa : kIsas) {
-    if (!is_available(isa)) continue;
+    if (!is_available(isa) || &implementations<T>(isa) == before) continue;
     SCOPED_TRACE(name_of(isa));
-    f(implementations<float>(isa));
+    before = &implementations<T>(isa);
+    f(*before);
   }
+}
+/// The same without the portable ones, again and again until a test fails. Is there one?
+template <class T, class F>
+bool on_every_vector_isa(int times, const F& f) {
+  bool any = false;
+  on_every_isa<T>([&](const Implementations<T>& table) {
+    if (&table == &implementations<T>(Isa::portable)) return;
+    any = true;
+    for (int i = 0; i < times && !testing::Test::HasFailure(); ++i) {
+      SCOPED_TRACE(i);
+      f(table);
+    }
+  });
+  return any;
 }
 
 }  // namespace redblue::kernel

@@ -106,7 +106,7 @@ Problem of_shape(index_t n_q, index_t n_k, index_t d, index_t d_v, index_t heads
 void check_int8(const Problem& p, index_t keys, Order order = Order::heads_first) {
   Int8Arrays a(p, keys, order);
   const std::vector<double> truth = a.truth();
-  const std::vector<plan::Plan> least = plans_of_every_schedule(p);
+  const std::vector<plan::Plan> least = plans_in_turn(p);
   for (std::size_t i = 0; i < 2 * least.size(); ++i) {
     plan::Plan plan = least[i / 2];
     if (!plan.row().algorithm->traits.stable) continue;

@@ -77,8 +77,9 @@ TEST(ThreadsRun, GiveTheSameBitsAndCountsInPanels) {
     for (const Problem& shape : in_turn<Problem>(
              {problem(110, 70, 8, 12), causal(problem(110, 110, 8, 8)), windowed(problem(110, 100, 8, 8), 40, 1)}))
       expect_the_same_for_any_number_of_threads(plans_in_turn(of(op, shape), panels), DType::f32, DType::f32);
-  for (const Problem& shape : {problem(110, 70, 32, 32), causal(problem(110, 110, 32, 16)),
-                               windowed(problem(110, 100, 32, 16), 40, 1), with_heads(problem(21, 35, 6, 5), 2, 4, 2)})
+  for (const Problem& shape :
+       cases<Problem>({problem(110, 70, 32, 32), causal(problem(110, 110, 32, 16)),
+                       windowed(problem(110, 100, 32, 16), 40, 1), with_heads(problem(21, 35, 6, 5), 2, 4, 2)}))
     expect_the_same_for_any_number_of_threads(plans_in_turn(of(Operation::forward, shape), panels), DType::bf16,
                                               DType::bf16);
 }

@@ -76,14 +76,7 @@ class ApproximateImplementationsTest : public testing::Test {
   }
   template <class F>
   void on_every_isa(const F& f) {
-    for (const Isa isa : kIsas) {
-      if (isa == Isa::portable || !is_available(isa)) continue;
-      SCOPED_TRACE(name_of(isa));
-      for (int i = 0; i < 40 && !this->HasFailure(); ++i) {
-        SCOPED_TRACE(i);
-        f(implementations<T>(isa));
-      }
-    }
+    on_every_vector_isa<T>(40, f);
   }
 };
 
