@@ -3,6 +3,7 @@
 #include <map>
 #include <memory>
 #include <set>
+#include <tuple>
 
 #include "commands/commands.hpp"
 #include "options/options.hpp"
@@ -13,6 +14,7 @@
 #include "report/plan_formats.hpp"
 #include "report/ram.hpp"
 #include "report/ranks.hpp"
+#include "report/ranks_diagram.hpp"
 
 namespace redblue::cli {
 
@@ -160,7 +162,7 @@ struct PlanFlags {
   std::optional<std::string> format;
   std::optional<double> tolerance, range;
   RanksOptions ranks;
-  bool steps = false;
+  bool steps = false, draw = false;
 
   void add_to(const Command& command) {
     problem.add_to(command);
@@ -176,6 +178,8 @@ struct PlanFlags {
     command.option("--range", range, "no |scale q.k| is larger").type_name("B");
     ranks.add_to(command, RanksOptions::For::plans);
     command.flag("--steps", steps, "with --ranks: print what each rank does, step by step, as JSON");
+    command.flag("--draw", draw,
+                 "with --ranks: print the messages and work of all ranks as a sequence diagram (Mermaid)");
   }
   /// The plan of exact attention, or of the polynomial that --tolerance finds; what was decided goes to `decided`.
   plan::Plan plan(std::optional<PlanWithin>& decided) const {
@@ -214,6 +218,21 @@ std::optional<Ram> ram_of_run(const PlanFlags& flags, const plan::Plan& plan) {
 
 /// Steps of more ranks than these make more JSON than anyone reads: a list of 64 ranks is some megabytes.
 constexpr int kMostRanksWithSteps = 256;
+/// A picture of more ranks is wider than a screen.
+constexpr int kMostRanksDrawn = 16;
+
+/// Refuses --steps and --draw where they make too much, or do not go with the rest.
+void require_steps(const PlanFlags& flags, int ranks) {
+  for (const auto& [asked, name, most] :
+       {std::tuple(flags.steps, "--steps", kMostRanksWithSteps), {flags.draw, "--draw", kMostRanksDrawn}}) {
+    if (!asked) continue;
+    if (ranks > most) throw InvalidProblem(fmt::format("{} with --ranks {}: give {} ranks at most", name, ranks, most));
+    if (flags.problem.memory.M)
+      throw InvalidProblem(fmt::format("--M with {}: steps need no fast memory; give one of them", name));
+  }
+  if (flags.draw && (flags.steps || flags.problem.json))
+    throw InvalidProblem("--draw prints a diagram: give it without --steps and --json");
+}
 
 /// The plan of --ranks, as a table, as JSON, or the steps of the chosen layout.
 void plan_ranks(const PlanFlags& flags, const std::string& format) {
@@ -231,14 +250,13 @@ void plan_ranks(const PlanFlags& flags, const std::string& format) {
   }
   ranks::Wanted wanted = flags.ranks.wanted(parse_dtype("--dtype", o.dtype), o.compute(), by_time);
   if (o.memory.M) wanted.M = o.memory.words(o.compute());
-  if (flags.steps && wanted.ranks > kMostRanksWithSteps)
-    throw InvalidProblem(
-        fmt::format("--steps with --ranks {}: give {} ranks at most", wanted.ranks, kMostRanksWithSteps));
-  if (flags.steps && o.memory.M) throw InvalidProblem("--M with --steps: steps need no fast memory; give one of them");
+  require_steps(flags, wanted.ranks);
   const Problem p = o.problem();
   require_arithmetic(o.compute(), p, contiguous_tensors(p, parse_dtype("--dtype", o.dtype)));
   const ranks::LayoutPlan plan = ranks::plan_layout(p, wanted);
-  if (flags.steps)
+  if (flags.draw)
+    fmt::print("{}", diagram_of(ranks::World(p, plan.rows.front().cost.layout)));
+  else if (flags.steps)
     print(steps_to_json(ranks::World(p, plan.rows.front().cost.layout)));
   else if (format == "json")
     print(layouts_to_json(p, wanted, plan));
@@ -274,6 +292,7 @@ void add_plan(Program& program) {
       return 0;
     }
     flags->ranks.require_none();
+    if (flags->draw) throw InvalidProblem("--draw is for --ranks: give that, too");
     if (flags->steps) throw InvalidProblem("--steps is for --ranks: give that, too; redblue trace has those of one");
     std::optional<PlanWithin> decided;
     const plan::Plan plan = flags->plan(decided);

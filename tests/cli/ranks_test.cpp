@@ -32,6 +32,23 @@ TEST_F(PlanRanks, PutItsChoiceBesideWhatPeopleUse) {
     EXPECT_THAT(f.out, HasSubstr(text));
 }
 
+/// Each message of the steps is an arrow, once, with its words.
+TEST_F(PlanRanks, DrawTheMessagesOfAllRanks) {
+  for (const char* transfer : {"exchange", "ring", "gather"}) {
+    const Finished f = plan({"--ranks", "3", "--grid", "1x3x1", "--transfer", transfer, "--draw"});
+    ASSERT_EQ(f.exit_code, 0) << f.err;
+    EXPECT_TRUE(f.out.starts_with("sequenceDiagram\n  participant R0 as rank 0\n")) << f.out;
+    const Json steps = plan({"--ranks", "3", "--grid", "1x3x1", "--transfer", transfer, "--steps"}).json();
+    std::size_t messages = 0, arrows = 0;
+    for (const Json& program : steps["programs"])
+      for (const Json& step : program["steps"]) messages += step["verb"] == "send" ? 1 : 0;
+    for (std::size_t at = f.out.find("-)"); at != std::string::npos; at = f.out.find("-)", at + 1)) ++arrows;
+    EXPECT_EQ(arrows, messages) << transfer;
+    EXPECT_THAT(f.out, HasSubstr("R2: K, V: "));
+    EXPECT_THAT(f.out, HasSubstr("Note over R2: attend of "));
+  }
+}
+
 TEST_F(PlanRanks, SayInJsonWhatTheirTableSays) {
   const Finished f = plan({"--ranks", "8", "--network", "5us,50GB/s,0.5", "--flops", "10T", "--json"});
   ASSERT_EQ(f.exit_code, 0) << f.err;
@@ -80,9 +97,9 @@ TEST_F(PlanRanks, SayWhatARankMovesInFastMemory) {
   EXPECT_THAT(table, HasSubstr("M = 16384 words"));
   EXPECT_THAT(table, HasSubstr(j["layouts"][0]["local"]["io"].dump()));
   EXPECT_THAT(table, HasSubstr(j["layouts"][0]["local"]["schedule"].get<std::string>() + " "));
-  const Finished small = plan({"--ranks", "4", "--M", "10"});
+  const Finished small = plan({"--ranks", "4", "--M", "4"});
   EXPECT_NE(small.exit_code, 0);
-  EXPECT_THAT(small.err, HasSubstr("10"));
+  EXPECT_THAT(small.err, HasSubstr("M = 4"));
 }
 
 TEST_F(PlanRanks, ChooseAmongReproducibleLayouts) {
@@ -113,6 +130,9 @@ TEST_F(PlanRanks, RefuseWhatSaysNothing) {
   EXPECT_THAT(refusal({"--ranks", "4", "--strided", "4"}), HasSubstr("ranks do not share patterns"));
   EXPECT_THAT(refusal({"--ranks", "0"}), HasSubstr("--ranks 0"));
   EXPECT_THAT(refusal({"--ranks", "1000", "--steps"}), HasSubstr("--steps with --ranks 1000"));
+  EXPECT_THAT(refusal({"--ranks", "17", "--draw"}), HasSubstr("--draw with --ranks 17: give 16"));
+  EXPECT_THAT(refusal({"--ranks", "4", "--draw", "--steps"}), HasSubstr("without --steps and --json"));
+  EXPECT_THAT(refusal({"--M", "1000", "--draw"}), HasSubstr("--draw is for --ranks"));
   EXPECT_THAT(refusal({"--M", "1000", "--steps"}), HasSubstr("--steps is for --ranks"));
   EXPECT_THAT(refusal({"--M", "1000", "--network", "5us,50GB/s"}), HasSubstr("--network 5us,50GB/s is for --ranks"));
 }

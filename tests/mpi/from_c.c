@@ -194,9 +194,9 @@ static void test_refusals(int64_t comm) {
   o.fast_memory_words = 2; /* no schedule fits */
   REFUSED_BY_LAST(redblue_mpi_forward(&forward, &layout, comm, &t, is_last ? &o : &options, NULL),
                   REDBLUE_FAST_MEMORY_TOO_SMALL, "");
-  if (is_last) p.dropout = 0.5;
+  if (is_last) p.dilation = 2;
   REFUSED_BY_LAST(redblue_mpi_forward(&p, &layout, comm, &t, &options, NULL), REDBLUE_UNSUPPORTED,
-                  "ranks do not share dropout");
+                  "ranks do not share dilated windows");
   if (ranks > 1) { /* each rank alone is content */
     p = forward;
     if (is_last) p.causal = 0;

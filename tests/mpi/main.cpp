@@ -74,6 +74,7 @@ Filled filled(const Problem& p) {
   if (is_forward(p.op)) return x;
   asked.op = Operation::forward;
   asked.lse_required = true;
+  asked.bias_gradient = asked.sinks_gradient = false;
   run(plan::make_plan(asked, {.M = 300}), x.tensors());
   return x;
 }

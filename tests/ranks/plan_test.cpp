@@ -182,7 +182,7 @@ TEST(RankPlans, SayWhatTheBusiestRankMovesInFastMemory) {
   EXPECT_EQ(local.bound.words, (bound::f_prime(bound_problem(p, 16384), Words(1024) * 4096).words));
   EXPECT_GT(*local.ratio, 1);
   EXPECT_FALSE(plan_layout(p, {.ranks = 4}).rows[0].local);
-  EXPECT_THAT(refusal_of([&] { plan_layout(p, {.ranks = 4, .M = 5}); }), HasSubstr("M"));
+  EXPECT_THAT(refusal_of([&] { plan_layout(p, {.ranks = 4, .M = 4}); }), HasSubstr("M"));
 }
 
 /// The bound with a P-th of the pairs is below what some rank moves, whatever the layout.
