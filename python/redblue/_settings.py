@@ -207,8 +207,9 @@ def _of_type(type_: type, judge: Callable[[str, Any], Any], optional: bool) -> C
     return convert
 
 
-_JUDGES: dict[str, tuple[type, Callable[[str, Any], Any]]] = {"bool": (bool, flag), "int": (int, whole), "float": (float, real)}
-_OF_TABLES = _JUDGES | {"str": (str, _text)}  # the library knows which texts there are
+_Judge = tuple[type, Callable[[str, Any], Any]]
+_JUDGES: dict[str, _Judge] = {"bool": (bool, flag), "int": (int, whole), "float": (float, real)}
+_OF_TABLES: dict[str, _Judge] = {**_JUDGES, "str": (str, _text)}  # the library knows which texts there are
 _CONVERT: dict[str, Callable[[str, Any], Any]] = {
     "alignment": lambda name, value: value if isinstance(value, str) else offset_of(value),
     "window": lambda name, value: None if value is None else edges_of(value),

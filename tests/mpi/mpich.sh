@@ -8,6 +8,6 @@ folder=$build/mpich
 mkdir -p "$folder"
 flags=(-std=c++20 -O1 -DMPICH_SKIP_MPICXX -I"$source" -I"$source/tests" -isystem /usr/include/eigen3
        '-DFMT_BEGIN_NAMESPACE=namespace fmt { inline namespace redblue_v9 {' '-DFMT_END_NAMESPACE=} }')
-mpicxx.mpich "${flags[@]}" "$source/redblue/ranks/mpi/transport.cpp" "$source/tests/mpi/main.cpp" -o "$folder/test_over_mpi" \
+mpicxx.mpich "${flags[@]}" "$source/redblue/ranks/mpi/transport.cpp" "$source/tests/mpi/main.cpp" -o "$folder/ranks_over_mpi" \
   "$build/tests/libredblue_test_support.a" "$build/libredblue.a" -lgtest -lgmock -pthread
-for ranks in 2 4; do mpiexec.mpich -n $ranks "$folder/test_over_mpi"; done
+for ranks in 2 4; do mpiexec.mpich -n $ranks "$folder/ranks_over_mpi"; done
