@@ -4,7 +4,7 @@
 # this MPI, which is to be Open MPI, starts no processes.
 set -euo pipefail
 if [ "${1:-}" != inside ]; then
-  "$1" --version | grep -q "Open MPI" || { echo "$1 is not Open MPI" && exit 77; }
+  "$1" --version | grep -q "open-mpi.org" || { echo "$1 is not Open MPI" && exit 77; }
   for tool in ip unshare; do command -v $tool >/dev/null || { echo "$tool is not here" && exit 77; }; done
   unshare --net --mount --uts ip link add joins type bridge 2>/dev/null || { echo "no network namespaces here" && exit 77; }
   exec unshare --net --mount --uts bash "$0" inside "$@"

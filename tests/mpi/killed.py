@@ -73,7 +73,7 @@ def kill_one(killed, folder):
 
 
 def main():
-    if subprocess.run([*MPIRUN, "true"], timeout=60).returncode != 0 or b"Open MPI" not in subprocess.check_output([MPIRUN[0], "--version"]):
+    if subprocess.run([*MPIRUN, "true"], timeout=60).returncode != 0 or b"open-mpi.org" not in subprocess.check_output([MPIRUN[0], "--version"]):
         print(f"{MPIRUN[0]} starts no processes here, or is not Open MPI")
         return 77
     with tempfile.TemporaryDirectory() as name:
