@@ -13,18 +13,17 @@
 #include <stdexcept>
 #include <string>
 #include <vector>
-namespace {
-using std::size_t, std::string;
+using std::size_t, std::string, std::to_string;
 using Matrix = std::vector<std::vector<double>>;
 using Words = std::map<string, double>;
-using Refused = std::domain_error;
-void claim(bool holds, const string& what) { return holds ? void() : throw Refused(what); }
+void claim(bool holds, const string& what) { return holds ? void() : throw std::domain_error(what); }
 void expect(bool holds, const string& what) { return holds ? void() : throw std::invalid_argument(what); }
+double given_word(const Words& w, const string& n) { return expect(w.contains(n), n + " is not given"), w.at(n); }
 std::uint32_t crc32(const string& bytes) {
   std::uint32_t crc = 0xffffffff;
-  for (const char c : bytes) {
-    crc ^= static_cast<unsigned char>(c);
-    for (int k = 0; k < 8; ++k) crc = (crc & 1) != 0 ? (crc >> 1) ^ 0xedb88320 : crc >> 1;
+  for (size_t k = 0; k < 8 * bytes.size(); ++k) {
+    crc ^= k % 8 == 0 ? static_cast<unsigned char>(bytes[k / 8]) : 0U;
+    crc = (crc & 1) != 0 ? (crc >> 1) ^ 0xedb88320 : crc >> 1;
   }
   return ~crc;
 }
@@ -80,17 +79,16 @@ Node read_node(const string& line, size_t v) {
   const auto w = split(line + " ", ' ');
   const bool named = w[0] > "" && std::ranges::all_of(w[0], [](unsigned char c) { return c > ' '; });
   expect(named && w.size() > 4 && (w[3] == "out" || w[3] == "."), "no node: " + line.substr(0, 99));
-  const string name = w[0] == "-" ? "node " + std::to_string(v) : w[0];
-  Node node{name, w[1], real(w[2]), w[3] == "out", {}, {w.begin() + 5, w.end()}};
+  Node node{w[0] == "-" ? "node " + to_string(v) : w[0], w[1], real(w[2]), w[3] == "out", {}, {w.begin() + 5, w.end()}};
   for (const string& p : split(w[4] == "-" ? "" : w[4] + ",", ','))
-    node.parents.push_back(number(p)), expect(node.parents.back() < v, "a parent comes after " + name);
-  const size_t count = node.parents.size(), fixed = kFormulas.find(";" + w[1] + " " + std::to_string(count) + ":");
+    node.parents.push_back(number(p)), expect(node.parents.back() < v, "a parent comes after " + node.name);
+  const size_t count = node.parents.size(), fixed = kFormulas.find(";" + w[1] + " " + to_string(count) + ":");
   const size_t at = fixed == string::npos && count > 0 ? kFormulas.find(";" + w[1] + " n:") : fixed;
   expect(w[1] == "formula" ? count > 0 && w[2] == "1" : at != string::npos && w.size() == 5, "no node: " + node.name);
   if (w[1] == "formula") return value_of(node, std::vector<double>(count, 1)), node;  // it is one of these parents
   node.formula = split(split(split(kFormulas.substr(at + 1), ';')[0] + " ", ':')[1], ' ');
   for (size_t k = 1; at != fixed && k < count; ++k)
-    node.formula.insert(node.formula.end(), {"x" + std::to_string(k), node.formula.back()});
+    node.formula.insert(node.formula.end(), {"x" + to_string(k), node.formula.back()});
   expect(w[2] == "1" || std::ranges::count(node.formula, "k") > 0, node.name + " has no constant");
   if (w[1] == "sum" || w[1] == "maximum") node.formula.erase(node.formula.begin() + 1);
   return node;
@@ -160,7 +158,7 @@ std::vector<size_t> replay(const Play& play) {
     const std::uint64_t bit = std::uint64_t{1} << processor;
     const bool is_red = (place.red & bit) != 0, whole = place.open.empty();
     const auto legal = [&](bool holds, const string& why) {
-      claim(holds, "move " + std::to_string(k + 1) + ", " + w[0] + " (" + node.name + "): " + why);
+      claim(holds, "move " + to_string(k + 1) + ", " + w[0] + " (" + node.name + "): " + why);
     };
     legal(kind != 'r' || place.blue, "it is not blue");
     if (kind == 'w' || kind == 'd') {
@@ -198,19 +196,17 @@ Matrix product(const Matrix& a, const Matrix& b, double k = 1) {
   return c;
 }
 Matrix turned(const Matrix& m) {
-  Matrix result(m[0].size());
-  for (const auto& row : m)
-    for (size_t t = 0; t < row.size(); ++t) result[t].push_back(row[t]);
+  Matrix result(m[0].size(), std::vector<double>(m.size()));
+  for (size_t k = 0, n = m.size(); k < n * m[0].size(); ++k) result[k / n][k % n] = m[k % n][k / n];
   return result;
 }
-string at(string name, size_t i) { return name + "[" + std::to_string(i) + "]"; }
-string at(string name, size_t i, size_t t) { return name + "[" + std::to_string(i) + "," + std::to_string(t) + "]"; }
+string at(string name, size_t i) { return name + "[" + to_string(i) + "]"; }
+string at(string name, size_t i, size_t t) { return name + "[" + to_string(i) + "," + to_string(t) + "]"; }
 void put(Words& to, const string& name, const Matrix& m) {
-  for (size_t i = 0; i < m.size(); ++i)
-    for (size_t t = 0; t < m[i].size(); ++t) to[at(name, i, t)] = m[i][t];
+  for (size_t k = 0, n = m[0].size(); k < m.size() * n; ++k) to[at(name, k / n, k % n)] = m[k / n][k % n];
 }
 /// Fills in the words that inputs may hold and those of the outputs: attention and its gradients by definition.
-void define(const string& problem, const string& seed, size_t nodes, Words& in, Words& out) {
+void define(const string& problem, const string& seed, const Words& table, size_t nodes, Words& in, Words& out) {
   static const std::regex kProblem("(forward|backward|gradient) nq=(\\d+) nk=(\\d+) d=(\\d+) dv=(\\d+) mask=");
   const size_t cut = problem.find("mask=") + 5;
   const auto w = match(problem.substr(0, cut), kProblem);
@@ -219,10 +215,12 @@ void define(const string& problem, const string& seed, size_t nodes, Words& in, 
   const bool few = mask.size() > 6 || std::min(nq, nk) * std::min(nq, nk) <= 2 * nodes;  // pairs, of a mask with a name
   expect(few && std::min({nq, nk, d, dv}) > 0 && std::max({nq, nk, d, dv}) <= nodes, problem + " is not of its graph");
   const auto given = [&](const string& name, size_t rows, size_t columns) {
-    Matrix m(rows * columns <= nodes ? rows : throw Refused(problem + " is not of its graph"));
+    Matrix m(rows * columns <= nodes ? rows : throw std::domain_error(problem + " is not of its graph"));
     for (size_t i = 0; i < rows; ++i)
       for (size_t t = 0; t < columns; ++t)
-        m[i].push_back(in[at(name, i, t)] = crc32(seed + " " + at(name, i, t)) * 69069U / 2147483648.0 - 1);
+        m[i].push_back(in[at(name, i, t)] = table.empty()
+                                                ? crc32(seed + " " + at(name, i, t)) * 69069U / 2147483648.0 - 1
+                                                : given_word(table, at(name, i, t)));
     return m;
   };
   const bool of_x = w[1] == "gradient";
@@ -259,9 +257,9 @@ void define(const string& problem, const string& seed, size_t nodes, Words& in, 
   put(out, "dK", product(turned(dS), Q, scale));
   put(out, "dV", product(turned(P), dO));
 }
-double compare(const Play& play, const string& seed) {
+double compare(const Play& play, const string& seed, const Words& table) {
   Words in, out;
-  define(play.head.at("problem"), seed, play.nodes.size(), in, out);
+  define(play.head.at("problem"), seed, table, play.nodes.size(), in, out);
   std::vector<double> values;
   double largest = 0;
   for (const Node& node : play.nodes) {
@@ -279,21 +277,23 @@ double compare(const Play& play, const string& seed) {
   for (const auto& [name, value] : out) claim(value == 0 || name[0] == 'l', "output " + name + " is missing");
   return largest;
 }
-}  // namespace
 int main(int count, char** arguments) try {
-  expect(count == 2 || count == 3, "usage: replay CERTIFICATE [SEED]");
+  expect(count >= 2 && count <= 4, "usage: replay CERTIFICATE [SEED [INPUTS]]");
   const Play play = read_play(std::ifstream(arguments[1], std::ios::binary));
   const std::vector<size_t> counts = replay(play);
   claim(counts == play.counts, "the moves count otherwise than the certificate says");
   const string problem = play.head.at("problem");
-  const size_t sets = problem == "none" ? 0 : std::min(size_t{8}, 1 + 200'000 / (1 + play.nodes.size()));
+  Words table;
+  std::ifstream words(count == 4 ? arguments[3] : "");
+  for (string name, word; words >> name >> word;) table[name] = std::stod(word);
+  expect(count < 4 || !table.empty(), arguments[count - 1] + string(" has no lines of a name and a word"));
+  const size_t sets = table.empty() ? std::min(size_t{8}, 1 + 200'000 / (1 + play.nodes.size())) : 1;
   double difference = 0;
-  for (size_t k = 0; k < sets; ++k)
-    difference = std::max(difference, compare(play, (count == 3 ? arguments[2] : "0") + string(k, '+')));
+  for (size_t k = 0; k < sets && problem != "none"; ++k)
+    difference = std::max(difference, compare(play, (count > 2 ? arguments[2] : "0") + string(k, '+'), table));
   std::printf("reads=%zu writes=%zu computed=%zu peak=%zu ", counts[0], counts[1], counts[2], counts[3]);
   return std::printf("io=%zu; %s: outputs differ by %.1e\n", counts[0] + counts[1], problem.c_str(), difference) < 0;
-} catch (const Refused& error) {
-  return std::fprintf(stderr, "refused: %s\n", error.what()), 1;
 } catch (const std::exception& error) {
-  return std::fprintf(stderr, "cannot replay it: %s\n", error.what()), 2;
+  const bool refused = dynamic_cast<const std::domain_error*>(&error) != nullptr;
+  return std::fprintf(stderr, "%s: %s\n", refused ? "refused" : "cannot replay it", error.what()), refused ? 1 : 2;
 }
