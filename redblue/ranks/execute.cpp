@@ -387,7 +387,7 @@ std::optional<double> overlap_of(const Ran& ran, const Ran& alone) {
 void refuse(Transport& transport, const std::string& why, std::chrono::milliseconds patience) {
   try {
     agree(transport, "", std::make_exception_ptr(Error(why)), patience);
-  } catch (const Error&) {  // the one that is told to the others
+  } catch (const Error&) {  // NOLINT(bugprone-empty-catch): it is the one that the others hear
   }
 }
 

@@ -264,7 +264,7 @@ void sum_over_ranks(Rank& r, const Bundle& own) {
 /// The blocks of a bias come from the ranks that have their rows at home, before the work begins.
 Bundle bring_bias(Rank& r) {
   const World& w = r.world;
-  const Bundle at_home = r.modifier(SlowArray::bias, true);
+  Bundle at_home = r.modifier(SlowArray::bias, true);
   if (!bias_travels(w)) return at_home;
   const int ranks = ranks_of_row(w);
   for (int s = 1; s < ranks; ++s) {

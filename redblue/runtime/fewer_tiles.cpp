@@ -9,7 +9,7 @@ namespace {
 
 /// The smaller problem has this many tiles along a dimension, or this many rows or keys where no tile size sets their
 /// tiles.
-constexpr index_t kTiles = 3, kRows = 256;
+constexpr index_t kTiles = 3, kLeastRows = 256;
 
 /// After these many rows, keys or features all tiles along this dimension begin anew: their least common multiple; the
 /// largest tile where that is long.
@@ -27,7 +27,7 @@ index_t period(const plan::Schedule& schedule, const Sizes& x, const plan::Tilin
 
 /// How much of `size` can go.
 index_t surplus(index_t size, index_t period) {
-  return std::max<index_t>(0, size - std::max(kTiles * period, kRows)) / period * period;
+  return std::max<index_t>(0, size - std::max(kTiles * period, kLeastRows)) / period * period;
 }
 
 bool is_alike(const plan::Schedule& schedule, const Sizes& smaller, const Sizes& whole, const plan::Tiling& tiling) {

@@ -44,8 +44,8 @@ def of_rank(rank, size, folder):
         own = [x.clone().requires_grad_() for x in (bias if bias is of_keys else bias[:, rows], sinks)]
         mine = q[:, :, rows], k[:, :, keys], v[:, :, keys]
         layout = Layout(grid_rows=size, ownership="zig-zag")
-        o = redblue.attention(*mine, bias=own[0], sinks=own[1], comm=dist.group.WORLD, ranks=layout, **options)
-        o.backward(do[:, :, rows])
+        ours = redblue.attention(*mine, bias=own[0], sinks=own[1], comm=dist.group.WORLD, ranks=layout, **options)
+        ours.backward(do[:, :, rows])
         close("dbias", own[0].grad, all_[0].grad if bias is of_keys else all_[0].grad[:, rows])
         close("dsinks", own[1].grad, all_[1].grad)
     with torch.no_grad():  # 16 bits: partial results are float32, rounded once
