@@ -374,7 +374,7 @@ TEST(Accumulate, CostsTheWordsOfWhatIsGiven) {
 
 /// Below M = d^2 schedules for small caches take it, at every M that attention itself takes.
 TEST(Accumulate, TakesSmallCaches) {
-  const Problem p = problem(256, 256, 64, 64);
+  const Problem p = problem(96, 96, 64, 64);
   for (const auto& [op, M, schedule] : {std::tuple(Operation::forward, 5, "small_cache"),
                                         {Operation::forward, 1024, "small_cache"},
                                         {Operation::backward, 5, "materialised"},

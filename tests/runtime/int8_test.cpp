@@ -158,7 +158,7 @@ void check_bf16(const Problem& p, index_t keys) {
   in.q = Tensor(q16.data(), DType::bf16, in.q.shape);
   RunOptions options;
   options.compute = DType::bf16;
-  for (const plan::Plan& plan : plans_of_every_schedule(p)) {
+  for (const plan::Plan& plan : in_turn(plans_of_every_schedule(p))) {
     if (!plan.row().algorithm->traits.stable) continue;
     SCOPED_TRACE(text_of(plan) + ", keys of a scale: " + std::to_string(keys));
     const Measured m = run(plan, in, a.outputs(), options);
