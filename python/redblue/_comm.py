@@ -86,7 +86,8 @@ class Mpi:
             kept = _Duplicate(duplicate)
             comm.Set_attr(Mpi._key, kept)
         own = kept.comm
-        self._tag = TAGS * (kept.calls % (MPI.COMM_WORLD.Get_attr(MPI.TAG_UB) // TAGS))
+        largest_tag = MPI.COMM_WORLD.Get_attr(MPI.TAG_UB) or 32767  # what MPI promises
+        self._tag = TAGS * (kept.calls % (largest_tag // TAGS))
         kept.calls += 1
         self._comm, self._byte, self._any, self._int64 = own, MPI.BYTE, MPI.ANY_SOURCE, MPI.INT64_T
         self._words, self._heard = kept.words, False
