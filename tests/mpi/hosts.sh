@@ -12,6 +12,7 @@ fi
 mpirun=$2 program=$3
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
+trap 'echo "this machine joins no two hosts: $BASH_COMMAND" && exit 77' ERR
 mkdir -p /run/netns && mount -t tmpfs none /run/netns  # seen by this script and its children alone
 hostname front
 ip link set lo up
@@ -26,6 +27,7 @@ for host in 2 3; do
   ip -n host$host addr add 10.77.0.$host/24 dev eth0
   ip -n host$host link set eth0 up
 done
+trap - ERR
 cat >"$folder/agent" <<'AGENT'
 #!/usr/bin/env bash
 # What mpirun calls in place of ssh: agent HOST COMMAND...
