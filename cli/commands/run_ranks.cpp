@@ -218,7 +218,7 @@ void print_report(const RanksRun& run, const ranks::World& world, const Report& 
   if (r.alone)
     fmt::print("its messages alone take {:.3g} s: {}\n", seconds_in(r.alone->waited),
                overlap >= 0 ? fmt::format("{:.0f} % of what its work could hide is hidden", 100 * overlap)
-                            : "there is nothing to hide");
+                            : "there is too little to hide");
   if (r.verification)
     for (const Deviation& d : r.verification->outputs)
       fmt::print("verify {:<4} error {:.2e}, tolerance {:.2e}: {}\n", d.name, d.error, d.tolerance,

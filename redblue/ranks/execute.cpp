@@ -380,7 +380,8 @@ class Executor {
 
 std::optional<double> overlap_of(const Ran& ran, const Ran& alone) {
   const std::chrono::duration<double> could = std::min(alone.waited, ran.took - ran.waited);
-  if (could.count() <= 0) return std::nullopt;
+  constexpr std::chrono::milliseconds kNoise(1);  // a thread that waits wakes some tenths of that late
+  if (could < kNoise) return std::nullopt;
   return std::clamp((alone.waited - ran.waited) / could, 0.0, 1.0);
 }
 

@@ -35,7 +35,8 @@ struct Ran {
 };
 
 /// The share of messages that went on while this rank worked, of what could: 1 where it waited for nothing but what
-/// took longer than its work. `alone` ran with How::messages_alone. No value where there is nothing to hide.
+/// took longer than its work. `alone` ran with How::messages_alone. No value where that is less than a millisecond.
+/// Where ranks end their parts at different times they wait for each other, and that is not hidden, either.
 std::optional<double> overlap_of(const Ran& ran, const Ran& alone);
 
 /// Runs attention over ranks, on the rank of this transport: all ranks call it with the same problem, layout and types.

@@ -234,6 +234,7 @@ TEST(RanksOverlap, IsTheShareOfWhatCouldBeHidden) {
   EXPECT_EQ(overlap(50, 40, 50), 1);  // 10 of work hide 10 of 50
   EXPECT_EQ(overlap(200, 100, 20), 0);
   EXPECT_EQ(overlap(100, 0, 0), -1);  // there is nothing to hide
+  EXPECT_EQ(overlap(100, 1, 1), 0);
 }
 
 }  // namespace
