@@ -85,6 +85,7 @@ class Text {
   }
 
   /// The blocks of a row and of a column meet here one by one: those of the longer side pass, those of the other stay.
+  /// Results of a block go home at once, and are taken in there after the work on the next one, which they pass beside.
   void exchange() {
     const Side outer = blocks_of(Side::keys) >= blocks_of(Side::queries) ? Side::keys : Side::queries;
     const Side inner = outer == Side::keys ? Side::queries : Side::keys;
@@ -97,10 +98,15 @@ class Text {
         const auto i = static_cast<std::size_t>(outer == Side::queries ? s : t),
                    j = static_cast<std::size_t>(outer == Side::keys ? s : t);
         work(q.inputs[i], k.inputs[j], q.results[i], k.results[j], q.o[i]);
-        if (s + 1 == blocks_of(outer)) bring_home(inner, t, in);
+        if (s + 1 < blocks_of(outer)) continue;
+        send_home(inner, t, in);
+        take_home(inner, t - 1);
       }
-      bring_home(outer, s, out);
+      send_home(outer, s, out);
+      take_home(outer, s - 1);
     }
+    take_home(inner, blocks_of(inner) - 1);
+    take_home(outer, blocks_of(outer) - 1);
   }
   Passing begin(Side side) const { return {{inputs_of(side)}, {results_of(side)}, {own_.o}}; }
   /// Block s comes, and this rank's own block leaves for the rank that takes it next.
@@ -117,11 +123,13 @@ class Text {
     passing.results.push_back(held_results(side, rows));
     passing.o.push_back(stand_in(side, passing.inputs.back()));
   }
-  /// The results of block s go home, and those of this rank's own block come from the rank that had it.
-  void bring_home(Side side, int s, const Passing& passing) {
+  /// The results of block s go home; those of this rank's own block come from the rank that had it s-th.
+  void send_home(Side side, int s, const Passing& passing) {
     const Bundle& results = passing.results[static_cast<std::size_t>(s)];
-    if (s == 0 || results_of(side).tiles.empty()) return;
-    r_.send(peer(side, s), results, results.rows, Cargo::partials);
+    if (s > 0 && !results_of(side).tiles.empty()) r_.send(peer(side, s), results, results.rows, Cargo::partials);
+  }
+  void take_home(Side side, int s) {
+    if (s <= 0 || results_of(side).tiles.empty()) return;
     const int user = peer(side, -s);
     take_in(side, user, needed(side, r_.number, user));
   }
