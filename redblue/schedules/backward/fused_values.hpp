@@ -12,6 +12,7 @@ namespace redblue::schedule {
 ///   footprint the largest of 3, the score phase, Bc (2 d_v + 2 br) + br + 1, and the two products
 /// Under dropout a third tile of br x Bc holds the weights that are kept. A dBias reads and writes a word for each pair
 /// of the blocks, or n_k words where all queries share a row; a softcap reads lse, bias and slopes once more.
+/// Given gradients (Sizes::accumulate) are n_q d + n_k (d + d_v) words more to read.
 struct FusedValuesBackward : Defaults {
   using Operands = BackwardOperands;
   static constexpr std::string_view name = "fused_values";

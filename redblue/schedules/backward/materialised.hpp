@@ -11,6 +11,7 @@ namespace redblue::schedule {
 ///   footprint the largest of 3 and those of the five phases
 /// Leading 10 n^2 d/sqrt(M) + 3 n^2 for M <= d^2/4. A dBias with a row for each query reads and writes nnz
 /// more; a softcap reads nnz + n_q more, and bias and slopes once more.
+/// Given gradients (Sizes::accumulate) are n_q d + n_k (d + d_v) words more to read.
 struct MaterialisedBackward : Defaults {
   using Operands = BackwardOperands;
   static constexpr std::string_view name = "materialised";

@@ -9,6 +9,7 @@ namespace redblue::schedule {
 ///   reads 2 n_q d_v + [n_k (d + d_v) + B(Bc) (d + d_v + 2)] + ceil(d/b2) nnz + A(b1) d
 ///   writes n_q + n_k (d + d_v) + nnz + n_q d
 ///   footprint max(3, Bc (2 d + 2 d_v + 2 br) + br (d + 2) + 1, F_mm)
+/// Given gradients (Sizes::accumulate) are n_q d + n_k (d + d_v) words more to read.
 struct SpilledBackward : Defaults {
   using Operands = BackwardOperands;
   static constexpr std::string_view name = "spilled";
