@@ -394,11 +394,7 @@ int run_command(const RunFlags& flags) {
   }
   flags.ranks.require_none();
   if (!flags.quiet)
-    for (const SlowArray a : inputs_of(problem))
-      if (const auto where = tensors[a].data != nullptr ? first_unwanted(tensors[a], Unwanted::nan) : std::nullopt) {
-        note(fmt::format("{} has {}: so has every output that depends on it", tensor_name(a), *where));
-        break;
-      }
+    if (const std::string nan = nan_text(problem, tensors); !nan.empty()) note(nan);
   const DType dtype = tensors[inputs_of(problem).front()].dtype;
   const auto plan_of = [&](const Problem& p, const Tensors& t) {
     return objective.plan(p, flags.planner.options(t, options), flags.memory, options.compute, dtype,

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <chrono>
-#include <functional>
 #include <memory>
 #include <span>
 #include <utility>
@@ -88,27 +87,15 @@ ranks::Layout layout_for(const Problem& problem, const ranks::Wanted& wanted, bo
                   wanted.ranks));
 }
 
-/// The first NaN of these rows of the inputs; empty where there is none.
-std::string nan_of(const RanksRun& run, const std::function<ranks::Rows(SlowArray)>& rows) {
-  for (const SlowArray a : inputs_of(run.problem)) {
-    const Tensor& t = run.inputs[a];
-    if (t.data == nullptr) continue;
-    const ranks::Rows own = rows(a);
-    for (const Range& range : own.ranges())
-      if (const auto where = first_unwanted(t, Unwanted::nan, range))
-        return fmt::format("{} has {}: so has every output that depends on it", tensor_name(a), *where);
-  }
-  return "";
-}
-
 /// On rank 0: the NaN of the first rank that has one in its own rows.
 std::string nan_of_ranks(const RanksRun& run, const ranks::World& world, ranks::Transport& transport,
                          std::chrono::milliseconds patience) {
   constexpr std::size_t kSize = 160;
-  const auto own = [&](SlowArray a) {
-    return is_of_modifiers(a) ? ranks::Rows() : world.rows_of(side_of(a), transport.rank());
-  };
-  std::string words = nan_of(run, own);
+  std::string words = nan_text(run.problem, run.inputs, [&](SlowArray a) {
+    if (is_of_modifiers(a)) return std::vector<Range>();
+    const auto own = world.rows_of(side_of(a), transport.rank()).ranges();
+    return std::vector<Range>(own.begin(), own.end());
+  });
   words.resize(kSize);
   const auto wait = [&](ranks::Transport::Pending& message, int rank) {
     if (!message.wait(patience)) throw Error(fmt::format("rank {} has not said whether its inputs hold NaN", rank));
@@ -133,9 +120,7 @@ Report in_threads(const RanksRun& run, const ranks::World& world, const Tensors&
     tensors.push_back(own.back()->tensors());
   }
   if (!run.quiet)
-    if (const std::string nan = nan_of(run, [&](SlowArray a) { return ranks::Rows::of({0, run.inputs[a].shape[2]}); });
-        !nan.empty())
-      note(nan);
+    if (const std::string nan = nan_text(run.problem, run.inputs); !nan.empty()) note(nan);
   ranks::How how = how_of(run, 1);
   how.messages_alone = true;
   std::optional<ranks::Ran> alone;

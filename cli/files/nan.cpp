@@ -4,6 +4,8 @@
 
 #include <cmath>
 
+#include "redblue/planner/shapes.hpp"
+
 namespace redblue::cli {
 
 namespace {
@@ -60,6 +62,18 @@ std::optional<std::string> first_unwanted(const Tensor& t, Unwanted unwanted, Ra
       return std::nullopt;
   }
   return std::nullopt;
+}
+
+std::string nan_text(const Problem& problem, const Tensors& tensors,
+                     const std::function<std::vector<Range>(SlowArray)>& rows) {
+  for (const SlowArray a : inputs_of(problem)) {
+    const Tensor& t = tensors[a];
+    if (t.data == nullptr) continue;
+    for (const Range& range : rows ? rows(a) : std::vector<Range>{{0, t.shape[2]}})
+      if (const auto where = first_unwanted(t, Unwanted::nan, range))
+        return fmt::format("{} has {}: so has every output that depends on it", tensor_name(a), *where);
+  }
+  return "";
 }
 
 std::optional<std::string> first_beyond_f32(const Tensor& t) {

@@ -1,6 +1,8 @@
 #pragma once
+#include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "redblue/runtime/run.hpp"
 
@@ -12,6 +14,10 @@ enum class Unwanted { nan, nan_or_plus_inf, nan_or_infinite };
 std::optional<std::string> first_unwanted(const Tensor& t, Unwanted unwanted);
 /// `of`: the rows that are looked at.
 std::optional<std::string> first_unwanted(const Tensor& t, Unwanted unwanted, Range of);
+/// Where the first input that has a NaN has it, and what that means, as a sentence; empty where none has one. `rows`:
+/// those of an array that are looked at; null: all.
+std::string nan_text(const Problem& problem, const Tensors& tensors,
+                     const std::function<std::vector<Range>(SlowArray)>& rows = {});
 /// Where a tensor has its first finite entry that is infinite as a number of f32.
 std::optional<std::string> first_beyond_f32(const Tensor& t);
 
