@@ -13,6 +13,7 @@ struct OnlineAttention {
   static constexpr std::string_view name = "online_attention";
   static constexpr std::array access{Access::write, Access::update, Access::update, Access::update, Access::read,
                                      Access::read,  Access::read,   Access::read,   Access::read};
+  static constexpr Axes axes{"~ij i. i. i. i. j. j. ij ..", 'j'};
   // The layouts a fused implementation would like its tiles in.
   static constexpr Layout S = Layout::panel_scratch;
   static constexpr Layout Q = Layout::query_panels;
@@ -54,6 +55,7 @@ struct SoftmaxFinish {
   static constexpr bool kComposite = true;
   static constexpr std::string_view name = "softmax_finish";
   static constexpr std::array access{Access::update, Access::update, Access::read};
+  static constexpr Axes axes{"i. i. i."};
   Score score = Score::softmax;
   template <class Visit, class A>
   void parts(const Visit& visit, const A& O_i, const A& m_i, const A& l_i) const {

@@ -11,6 +11,7 @@ namespace redblue::kernel {
 struct RowDots {
   static constexpr std::string_view name = "row_dots";
   static constexpr std::array access{Access::write, Access::read, Access::read};
+  static constexpr Axes axes{"i. i. i."};
   static constexpr bool fits(Shape D, Shape dO, Shape O) { return D.rows == dO.rows && D.cols == 1 && dO == O; }
   static constexpr index_t macs(Shape, Shape, Shape) { return 0; }
   template <class T>
@@ -26,6 +27,7 @@ struct RowDots {
 struct ValueGradients {
   static constexpr std::string_view name = "value_gradients";
   static constexpr std::array access{Access::update, Access::update, Access::read, Access::read, Access::read};
+  static constexpr Axes axes{"ij j. ij j. i.", 'i'};
   static constexpr bool fits(Shape dP, Shape dV, Shape P, Shape V, Shape dO) {
     return dP == P && dV == V && P.rows == dO.rows && P.cols == V.rows && V.cols == dO.cols;
   }
@@ -101,6 +103,7 @@ struct KeyGradients {
   static constexpr Layout Q = Layout::read_only;
   static constexpr Layout K = Layout::key_panels;
   static constexpr Layout V = Layout::key_panels;
+  static constexpr std::array<Layout, 14> tile_layouts{P, dS, Layout::row_major, Layout::row_major, Q, K, V};
   /// P, dS; Q and dO as rows, and as pairs of them
   static constexpr std::array<std::size_t, 6> rounds{0, 1, 4, 4, 9, 9};
   static constexpr Costs costs{.multiplies_bf16 = true,
@@ -115,6 +118,13 @@ struct KeyGradients {
     const bool plain =
         exponentiates(weights.score) && weights.drop.share == 0 && weights.modify.idle(derivative, bias_ij, slopes);
     return plain ? std::optional(PairByPair::gradients(K_j.cols + V_j.cols)) : std::nullopt;
+  }
+
+  /// P is of use to others where F has words.
+  static constexpr Axes axes_of(std::span<const Shape> shapes) {
+    constexpr Axes own{"~ij ij j. j. i. j. j. i. i. i. ~ij ~ij ij ..", 'i'},
+        keeps_P{"ij ij j. j. i. j. j. i. i. i. ~ij ~ij ij ..", 'i'};
+    return shapes[11].words() > 0 ? keeps_P : own;
   }
 
   Scores scores;
@@ -156,12 +166,14 @@ struct GemmOver {
     product().run<T>(C, A, B);
   }
   constexpr Gemm product() const { return {transpose_a, transpose_b}; }
+  constexpr Axes axes_of(std::span<const Shape>) const { return axes_of_product(transpose_a, transpose_b); }
 };
 
 /// C <- 0 in slow memory, for outputs to which no query, or no key, contributes
 struct ZeroOver {
   static constexpr std::string_view name = "zero_over";
   static constexpr std::array access{Access::update};
+  static constexpr Axes axes{"ij"};
   static constexpr bool fits(Shape) { return true; }
   static constexpr index_t macs(Shape) { return 0; }
   static constexpr std::array<std::string_view, 1> parameter_names{"first"};
@@ -177,6 +189,7 @@ struct ZeroOver {
 struct NoKeysOver {
   static constexpr std::string_view name = "no_keys_over";
   static constexpr std::array access{Access::update};
+  static constexpr Axes axes{"ij"};
   static constexpr bool fits(Shape) { return true; }
   static constexpr index_t macs(Shape) { return 0; }
   static constexpr std::array<std::string_view, 1> parameter_names{"first"};

@@ -11,6 +11,7 @@ namespace redblue::kernel {
 struct Zero {
   static constexpr std::string_view name = "zero";
   static constexpr std::array access{Access::write};
+  static constexpr Axes axes{"ij"};
   static constexpr bool fits(Shape) { return true; }
   static constexpr index_t macs(Shape) { return 0; }
   template <class T>
@@ -28,6 +29,7 @@ struct Zero {
 struct Scale {
   static constexpr std::string_view name = "scale";
   static constexpr std::array access{Access::update};
+  static constexpr Axes axes{"ij"};
   static constexpr bool fits(Shape) { return true; }
   static constexpr index_t macs(Shape) { return 0; }
   static constexpr std::array<std::string_view, 1> parameter_names{"factor"};
@@ -44,6 +46,7 @@ struct Scale {
 struct Add {
   static constexpr std::string_view name = "add";
   static constexpr std::array access{Access::update, Access::read};
+  static constexpr Axes axes{"ij ij"};
   static constexpr bool fits(Shape A, Shape B) { return A == B; }
   static constexpr index_t macs(Shape, Shape) { return 0; }
   template <class T>
@@ -96,6 +99,13 @@ void add_product(View<T> C, View<const T> B, const F& a) {
     }
 }
 
+/// The subscripts of C <- C + op(A) op(B), where A has rows i and columns j.
+constexpr Axes axes_of_product(bool transpose_a, bool transpose_b) {
+  constexpr Axes plain{"ik ij jk", 'j'}, b{"ik ij kj", 'j'}, a{"jk ij ik", 'i'}, both{"jk ij ki", 'i'};
+  if (transpose_a) return transpose_b ? both : a;
+  return transpose_b ? b : plain;
+}
+
 /// C <- C + op(A) op(B), op being the transpose where asked for.
 struct Gemm {
   static constexpr std::string_view name = "gemm";
@@ -111,6 +121,7 @@ struct Gemm {
     return a && b && A.words() * C.cols == B.words() * C.rows;
   }
   static constexpr index_t macs(Shape C, Shape A, Shape /*B*/) { return A.words() * C.cols; }
+  constexpr Axes axes_of(std::span<const Shape>) const { return axes_of_product(transpose_a, transpose_b); }
   /// Rows times rows are summed over features, as D = rowsum(dO o O) and dP = dO V^T are, which must agree in every
   /// bit: in one chain, which goes on from what C holds. Other sums go over queries or keys and may be long.
   constexpr bool one_chain() const { return transpose_b && !transpose_a; }

@@ -10,6 +10,7 @@ namespace redblue::kernel {
 struct AddNormalised {
   static constexpr std::string_view name = "add_normalised";
   static constexpr std::array access{Access::update, Access::read, Access::read};
+  static constexpr Axes axes{"ij ij i."};
   static constexpr bool fits(Shape f, Shape A, Shape lse) { return f == A && lse.rows == A.rows && lse.cols == 1; }
   static constexpr index_t macs(Shape, Shape, Shape) { return 0; }
   static constexpr Costs costs{.lse = LseUse::weights};
@@ -26,6 +27,7 @@ struct AddNormalised {
 struct AddRowDots {
   static constexpr std::string_view name = "add_row_dots";
   static constexpr std::array access{Access::update, Access::read, Access::read};
+  static constexpr Axes axes{"i. ij ij", 'j'};
   static constexpr bool fits(Shape v, Shape f, Shape q) { return v.rows == f.rows && v.cols == 1 && f == q; }
   static constexpr index_t macs(Shape, Shape, Shape) { return 0; }
   template <class T>
@@ -39,6 +41,7 @@ struct AddRowDots {
 struct AddScoreGradient {
   static constexpr std::string_view name = "add_score_gradient";
   static constexpr std::array access{Access::update, Access::read, Access::read, Access::read};
+  static constexpr Axes axes{"ij ij ij i."};
   static constexpr bool fits(Shape p, Shape f, Shape q, Shape v) {
     return p == f && f == q && v.rows == p.rows && v.cols == 1;
   }
@@ -57,6 +60,7 @@ struct AddScoreGradient {
 struct Copy {
   static constexpr std::string_view name = "copy";
   static constexpr std::array access{Access::write, Access::read};
+  static constexpr Axes axes{"ij ij"};
   static constexpr bool fits(Shape B, Shape A) { return B == A; }
   static constexpr index_t macs(Shape, Shape) { return 0; }
   template <class T>

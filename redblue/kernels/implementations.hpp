@@ -43,6 +43,7 @@ struct ImplementationTraits {
   index_t few_rows = 0;  ///< so few queries are not packed: features lie in lanes
   bool widen = false;    ///< implementations for few queries widen rows of f16, bf16 and int8 as they read them
   Layout paired = Layout::bf16_pairs;  ///< how OnlineAttention takes bf16 values, if queries are many
+  bool below = false;  ///< a level of memory below runs the kernels, and has what they need one panel at a time
 
   /// The layout in which the implementations take an argument with this wish of its kernel, key_rows or value_pairs,
   /// whose rows are words of `type`, of 16 bits or int8. row_major: as words of T.
@@ -97,6 +98,14 @@ inline constexpr Implementations<T> kPortable{};
 /// portable.cpp.
 template <class T>
 const Implementations<T>& implementations(Isa isa);
+/// The table for a level whose kernels are run by one below: tiles lie row by row, for nothing here reads panels.
+template <class T>
+Implementations<T> implementations_below(const Implementations<T>& last) {
+  Implementations<T> table;
+  table.below = true;
+  table.row_conversion = last.row_conversion;
+  return table;
+}
 /// The table for Q, K and V in bf16, if their products may be bf16, too: implementations(isa) if the set has no such
 /// products; the results are then more exact.
 const Implementations<float>& bf16_implementations(Isa isa);
@@ -110,6 +119,7 @@ struct Placement {
 };
 inline Placement place(const ImplementationTraits& b, Shape s, Layout layout) {
   const auto round_up = [&](index_t n) { return ceil_div(n, b.lanes) * b.lanes; };
+  if (b.below && layout == Layout::panel_scratch) return {0, s.cols, Layout::row_major};
   if (b.panel == 0) layout = Layout::row_major;
   if (s.rows <= b.few_rows && layout != Layout::key_panels && layout != Layout::padded_rows &&
       layout != Layout::read_only)

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "redblue/kernels/axes.hpp"
 #include "redblue/kernels/costs.hpp"
 #include "redblue/kernels/pair_by_pair.hpp"
 #include "redblue/language/arg.hpp"
@@ -66,6 +67,12 @@ struct Tally {
 
 class AnyKernel;
 
+/// The part of a call whose pairs begin at this row and column of its own.
+struct Part {
+  index_t row = 0, col = 0;
+  bool begins = true;  ///< is it the first that visits what it updates?
+};
+
 /// Runs k on these views. Returns false, and leaves them as they are, if it cannot handle their shapes or strides.
 template <class T, class K>
 using Implementation = bool (*)(const K& k, std::span<const View<T>> views);
@@ -101,6 +108,10 @@ struct Kind {
   bool (*may_run)(const void*, Args args);  ///< with its parameters on these arguments: more than fits()
   bool (*can_drop)(const void*);            ///< does its dropout, if it has any, drop a share of weights at a place?
   void (*parts)(const void*, const VisitPart& visit, Args args);
+  // How it divides (kernels/axes.hpp).
+  std::optional<Axes> (*axes)(const void*, std::span<const Shape> shapes);
+  std::shared_ptr<void> (*part)(const void*, const Part& part);
+  std::span<const Layout> tile_layouts;
 };
 template <Kernel K>
 const Kind& kind_of();  // kinds.hpp
@@ -148,6 +159,8 @@ class AnyKernel {
   bool may_run(std::span<const Arg> args) const { return kind_.may_run(kernel_, args); }
   bool can_drop() const { return kind_.can_drop(kernel_); }
   void parts(const VisitPart& visit, std::span<const Arg> args) const { kind_.parts(kernel_, visit, args); }
+  std::optional<Axes> axes(std::span<const Shape> shapes) const { return kind_.axes(kernel_, shapes); }
+  std::shared_ptr<void> part(const Part& part) const { return kind_.part(kernel_, part); }
 
  private:
   const Kind& kind_;
@@ -248,6 +261,33 @@ template <class K>
 constexpr Layout layout_of(const K& k, std::size_t i) {
   const std::span<const Layout> layouts = layouts_of(k);
   return layouts.empty() ? Layout::row_major : layouts[i];
+}
+
+/// How the kernel divides on arguments of these shapes; nothing if that is not known.
+template <Kernel K>
+constexpr std::optional<Axes> axes_of(const K& k, [[maybe_unused]] std::span<const Shape> shapes) {
+  if constexpr (requires { K::axes; })
+    return K::axes;
+  else if constexpr (requires { k.axes_of(shapes); })
+    return k.axes_of(shapes);
+  else
+    return std::nullopt;
+}
+
+/// The kernel that does a part of what k does.
+template <class K>
+constexpr K part_of(K k, const Part& part) {
+  const auto divide = [&](auto& member) { member = part_of(member, part); };
+  if constexpr (requires { k.place; }) k.place = k.place.at(part.row, part.col);
+  if constexpr (requires { k.scores; }) divide(k.scores);
+  if constexpr (requires { k.modify; }) divide(k.modify);
+  if constexpr (requires { k.drop; }) divide(k.drop);
+  if constexpr (requires { k.weights; }) divide(k.weights);
+  if constexpr (requires { k.row; }) k.row += part.row;
+  if constexpr (requires { k.col; }) k.col += part.col;
+  if constexpr (requires { k.first; }) k.first = k.first && part.begins;
+  if constexpr (requires { k.next; }) k.next = 0;
+  return k;
 }
 
 /// f(arg) for each argument; unrolled where the kernel is known at compile time.

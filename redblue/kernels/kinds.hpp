@@ -158,6 +158,15 @@ struct KindOf {
     for_parts(of(k), args, [&](const auto& part, Args a) { visit(AnyKernel(part), a); });
   }
 
+  static std::optional<Axes> axes(const void* k, std::span<const Shape> shapes) { return axes_of(of(k), shapes); }
+  static std::shared_ptr<void> part(const void* k, const Part& p) { return std::make_shared<K>(part_of(of(k), p)); }
+  static constexpr std::span<const Layout> tile_layouts() {
+    if constexpr (requires { K::tile_layouts; })
+      return K::tile_layouts;
+    else
+      return layouts_of_type<K>();
+  }
+
   static constexpr bool updates() {
     return requires(const K& k) { k.first; };
   }
@@ -187,6 +196,9 @@ struct KindOf {
       .may_run = may_run,
       .can_drop = drops,
       .parts = parts,
+      .axes = axes,
+      .part = part,
+      .tile_layouts = tile_layouts(),
   };
 };
 

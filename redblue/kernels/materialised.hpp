@@ -11,6 +11,7 @@ namespace redblue::kernel {
 struct WeightsAccumulate {
   static constexpr std::string_view name = "weights_accumulate";
   static constexpr std::array access{Access::update, Access::update, Access::read, Access::read, Access::read};
+  static constexpr Axes axes{"i. i. ij i. j.", 'j'};
   static constexpr bool fits(Shape O, Shape z, Shape S, Shape lse, Shape V) {
     return O.rows == S.rows && S.cols == V.rows && V.cols == O.cols && lse.rows == O.rows && lse.cols <= 1 && z == lse;
   }
@@ -43,6 +44,7 @@ struct WeightsAccumulate {
 struct BeginWithGiven {
   static constexpr std::string_view name = "begin_with_given";
   static constexpr std::array access{Access::update, Access::write, Access::read, Access::read};
+  static constexpr Axes axes{"i. i. i. i."};
   static constexpr bool fits(Shape O, Shape z, Shape lse, Shape given) {
     return z == lse && lse == given && lse.rows == O.rows && lse.cols == 1;
   }
@@ -62,6 +64,7 @@ struct BeginWithGiven {
 struct NormaliseRows {
   static constexpr std::string_view name = "normalise_rows";
   static constexpr std::array access{Access::update, Access::read, Access::read};
+  static constexpr Axes axes{"ij i. i."};
   static constexpr bool fits(Shape S, Shape m, Shape l) { return S.rows == m.rows && m == l && m.cols == 1; }
   static constexpr index_t macs(Shape, Shape, Shape) { return 0; }
   static constexpr index_t exponentials(Shape S, Shape, Shape) { return S.words(); }
@@ -79,6 +82,7 @@ struct NormaliseRows {
 struct NormaliseAndDrop {
   static constexpr std::string_view name = "normalise_and_drop";
   static constexpr std::array access = NormaliseRows::access;
+  static constexpr Axes axes{"ij i. i."};
   static constexpr bool fits(Shape S, Shape m, Shape l) { return NormaliseRows::fits(S, m, l); }
   static constexpr index_t macs(Shape, Shape, Shape) { return 0; }
   static constexpr index_t exponentials(Shape S, Shape, Shape) { return S.words(); }
@@ -98,6 +102,7 @@ struct NormaliseAndDrop {
 struct BlockSoftmax {
   static constexpr std::string_view name = "block_softmax";
   static constexpr std::array access{Access::update, Access::write};
+  static constexpr Axes axes{"i. i."};
   static constexpr bool fits(Shape S, Shape ln) { return S.rows == ln.rows && ln.cols == 1; }
   static constexpr index_t macs(Shape, Shape) { return 0; }
   static constexpr index_t exponentials(Shape S, Shape) { return S.words(); }
@@ -124,6 +129,7 @@ inline constexpr T kNoShare = T(-0.0);
 struct MergeLse {
   static constexpr std::string_view name = "merge_lse";
   static constexpr std::array access{Access::update, Access::update, Access::write};
+  static constexpr Axes axes{"i. i. i."};
   static constexpr bool fits(Shape ln, Shape alpha, Shape beta) { return ln == alpha && alpha == beta && ln.cols == 1; }
   static constexpr index_t macs(Shape, Shape, Shape) { return 0; }
   static constexpr Costs costs{.lse = LseUse::merges};
@@ -159,6 +165,7 @@ struct MergeGivenLse : MergeLse {
 struct JoinLse {
   static constexpr std::string_view name = "join_lse";
   static constexpr std::array access{Access::update, Access::update, Access::update, Access::write};
+  static constexpr Axes axes{"i. i. i. i."};
   static constexpr bool fits(Shape share, Shape m, Shape l, Shape before) {
     return share == m && m == l && l == before && m.cols == 1;
   }
@@ -174,6 +181,7 @@ struct JoinLse {
 struct MergeRows {
   static constexpr std::string_view name = "merge_rows";
   static constexpr std::array access{Access::update, Access::read, Access::read, Access::read};
+  static constexpr Axes axes{"ij i. i. ij"};
   static constexpr bool fits(Shape O, Shape alpha, Shape beta, Shape B) {
     return O == B && alpha == beta && alpha.rows == O.rows && alpha.cols == 1;
   }
@@ -190,6 +198,7 @@ struct MergeRows {
 struct MergeOutput {
   static constexpr std::string_view name = "merge_output";
   static constexpr std::array access{Access::update, Access::read, Access::read, Access::read};
+  static constexpr Axes axes{"ik i. i. .k"};
   static constexpr bool fits(Shape O, Shape alpha, Shape S, Shape V) {
     return O.rows == alpha.rows && alpha.cols == 1 && O.rows == S.rows && S.cols == V.rows && V.cols == O.cols;
   }
@@ -211,6 +220,7 @@ struct MergeOutput {
 struct UnshiftedExp {
   static constexpr std::string_view name = "unshifted_exp";
   static constexpr std::array access{Access::update};
+  static constexpr Axes axes{"ij"};
   static constexpr bool fits(Shape) { return true; }
   static constexpr index_t macs(Shape) { return 0; }
   static constexpr index_t exponentials(Shape T) { return T.words(); }
@@ -228,6 +238,7 @@ struct UnshiftedExp {
 struct AddRowSums {
   static constexpr std::string_view name = "add_row_sums";
   static constexpr std::array access{Access::update, Access::read};
+  static constexpr Axes axes{"i. ij", 'j'};
   static constexpr bool fits(Shape l, Shape A) { return l.rows == A.rows && l.cols == 1; }
   static constexpr index_t macs(Shape, Shape) { return 0; }
   template <class T>
@@ -240,6 +251,7 @@ struct AddRowSums {
 struct Log {
   static constexpr std::string_view name = "log";
   static constexpr std::array access{Access::update};
+  static constexpr Axes axes{"i."};
   static constexpr bool fits(Shape l) { return l.cols == 1; }
   static constexpr index_t macs(Shape) { return 0; }
   template <class T>
@@ -252,6 +264,7 @@ struct Log {
 struct DivideAccumulate {
   static constexpr std::string_view name = "divide_accumulate";
   static constexpr std::array access{Access::update, Access::read, Access::read, Access::read};
+  static constexpr Axes axes{"ik ij i. jk", 'j'};
   static constexpr bool fits(Shape O, Shape A, Shape lse, Shape V) {
     return O.rows == A.rows && A.cols == V.rows && V.cols == O.cols && lse.rows == O.rows && lse.cols == 1;
   }

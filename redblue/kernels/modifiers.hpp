@@ -33,6 +33,7 @@ Softcapped<T> softcapped(T s, T softcap) {
 struct ModifyScores {
   static constexpr std::string_view name = "modify_scores";
   static constexpr std::array access{Access::update, Access::write, Access::read, Access::read};
+  static constexpr Axes axes{"ij ij ij .."};
   static constexpr bool fits(Shape S, Shape F, Shape bias, Shape slopes) {
     return (F == S || F.words() == 0) && fits_as_bias(S, bias) && slopes.cols <= 1;
   }
@@ -73,6 +74,7 @@ struct ModifyScores {
 struct SoftcapGradient {
   static constexpr std::string_view name = "softcap_gradient";
   static constexpr std::array access{Access::update, Access::read, Access::read, Access::read, Access::read};
+  static constexpr Axes axes{"ij ij i. ij .."};
   static constexpr bool fits(Shape dS, Shape P, Shape lse, Shape bias, Shape slopes) {
     return dS == P && lse.rows == P.rows && lse.cols == 1 && fits_as_bias(dS, bias) && slopes.cols <= 1;
   }
@@ -102,6 +104,7 @@ struct SoftcapGradient {
 struct Drop {
   static constexpr std::string_view name = "drop";
   static constexpr std::array access{Access::update};
+  static constexpr Axes axes{"ij"};
   static constexpr bool fits(Shape) { return true; }
   static constexpr index_t macs(Shape) { return 0; }
   static constexpr std::array<std::string_view, 7> parameter_names{"share",     "seed", "head", "group",
@@ -150,6 +153,7 @@ struct DropOfPairs {
 struct Multiply {
   static constexpr std::string_view name = "multiply";
   static constexpr std::array access{Access::update, Access::read};
+  static constexpr Axes axes{"ij ij"};
   static constexpr bool fits(Shape A, Shape B) { return A == B; }
   static constexpr index_t macs(Shape, Shape) { return 0; }
   template <class T>
@@ -163,6 +167,7 @@ struct Multiply {
 struct BeginWithSinks {
   static constexpr std::string_view name = "begin_with_sinks";
   static constexpr std::array access{Access::write, Access::write, Access::read};
+  static constexpr Axes axes{"i. i. .."};
   static constexpr bool fits(Shape m, Shape l, Shape sinks) { return m == l && m.cols == 1 && sinks.cols == 1; }
   static constexpr index_t macs(Shape, Shape, Shape) { return 0; }
   static constexpr std::array<std::string_view, 1> parameter_names{"row"};
@@ -182,6 +187,7 @@ struct BeginWithSinks {
 struct AddSinks {
   static constexpr std::string_view name = "add_sinks";
   static constexpr std::array access{Access::update, Access::update, Access::read};
+  static constexpr Axes axes{"i. i. .."};
   static constexpr bool fits(Shape P, Shape ln, Shape sinks) {
     return P.rows == ln.rows && ln.cols == 1 && sinks.cols == 1;
   }
@@ -205,6 +211,7 @@ struct AddSinks {
 struct AddSinkWeights {
   static constexpr std::string_view name = "add_sink_weights";
   static constexpr std::array access{Access::update, Access::read, Access::read};
+  static constexpr Axes axes{"i. i. .."};
   static constexpr bool fits(Shape z, Shape lse, Shape sinks) { return z == lse && z.cols == 1 && sinks.cols == 1; }
   static constexpr index_t macs(Shape, Shape, Shape) { return 0; }
   static constexpr std::array<std::string_view, 1> parameter_names{"row"};
@@ -220,6 +227,7 @@ struct AddSinkWeights {
 struct SinksOver {
   static constexpr std::string_view name = "sinks_over";
   static constexpr std::array access{Access::update, Access::read};
+  static constexpr Axes axes{"i. .."};
   static constexpr bool fits(Shape lse, Shape sinks) { return lse.cols == 1 && sinks.cols == 1; }
   static constexpr index_t macs(Shape, Shape) { return 0; }
   static constexpr std::array<std::string_view, 2> parameter_names{"first", "row"};
@@ -236,6 +244,7 @@ struct SinksOver {
 struct AddSinkGradients {
   static constexpr std::string_view name = "add_sink_gradients";
   static constexpr std::array access{Access::update, Access::read, Access::read, Access::read};
+  static constexpr Axes axes{".. .. i. i.", 'i'};
   static constexpr bool fits(Shape dSinks, Shape sinks, Shape lse, Shape D) {
     return dSinks == sinks && sinks.cols == 1 && lse == D && lse.cols == 1;
   }
@@ -261,6 +270,11 @@ struct AddBiasGradient {
     return dBias.words() > 0 && (fits_as_bias(dS, dBias) || dBias == Shape{dS.rows, 1});
   }
   static constexpr index_t macs(Shape, Shape) { return 0; }
+  static constexpr Axes axes_of(std::span<const Shape> shapes) {
+    constexpr Axes pairs{"ij ij"}, row{".j ij", 'i'}, column{"i. ij", 'j'};
+    if (shapes[0] == shapes[1]) return pairs;
+    return shapes[0].rows == 1 ? row : column;
+  }
   static constexpr std::array<std::string_view, 2> parameter_names{"first", "factor"};
   auto parameters() { return std::tie(first, factor); }
   bool first = false;
@@ -279,6 +293,7 @@ struct AddSinkBiasGradient {
   static constexpr std::string_view name = "add_sink_bias_gradient";
   static constexpr bool adds = true;
   static constexpr std::array access{Access::update, Access::read, Access::read, Access::read};
+  static constexpr Axes axes{"i. .. i. i."};
   static constexpr bool fits(Shape dBias, Shape sinks, Shape lse, Shape D) {
     return dBias == lse && lse == D && D.cols == 1 && sinks.cols == 1;
   }

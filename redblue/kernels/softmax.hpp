@@ -58,6 +58,7 @@ template <class T>
 struct Scores {
   static constexpr std::string_view name = "scores";
   static constexpr std::array access{Access::write, Access::read, Access::read};
+  static constexpr Axes axes{"ij i. j.", 'j'};
   static constexpr bool fits(Shape S, Shape Q, Shape K) {
     return S.rows == Q.rows && S.cols == K.rows && Q.cols == K.cols;
   }
@@ -83,6 +84,7 @@ struct Scores {
 struct Hide {
   static constexpr std::string_view name = "hide";
   static constexpr std::array access{Access::update};
+  static constexpr Axes axes{"ij"};
   static constexpr bool fits(Shape) { return true; }
   static constexpr index_t macs(Shape) { return 0; }
   static constexpr std::array<std::string_view, 6> parameter_names{"lo", "hi", "prefix", "group", "row", "col"};
@@ -98,6 +100,7 @@ struct Hide {
 struct StatisticsInit {
   static constexpr std::string_view name = "statistics_init";
   static constexpr std::array access{Access::write, Access::write};
+  static constexpr Axes axes{"i. i."};
   static constexpr bool fits(Shape m, Shape l) { return m == l && m.cols <= 1; }
   static constexpr index_t macs(Shape, Shape) { return 0; }
   template <class T>
@@ -113,6 +116,7 @@ struct StatisticsInit {
 struct SoftmaxInit {
   static constexpr std::string_view name = "softmax_init";
   static constexpr std::array access{Access::write, Access::write, Access::write};
+  static constexpr Axes axes{"i. i. i."};
   static constexpr bool fits(Shape O, Shape m, Shape l) { return O.rows == m.rows && m == l && m.cols <= 1; }
   static constexpr index_t macs(Shape, Shape, Shape) { return 0; }
   template <class T>
@@ -126,6 +130,7 @@ struct SoftmaxInit {
 struct StatisticsAdd {
   static constexpr std::string_view name = "statistics_add";
   static constexpr std::array access{Access::update, Access::update, Access::read};
+  static constexpr Axes axes{"i. i. ij", 'j'};
   static constexpr bool fits(Shape m, Shape l, Shape S) { return m == l && m.rows == S.rows && m.cols == 1; }
   static constexpr index_t macs(Shape, Shape, Shape) { return 0; }
   static constexpr index_t exponentials(Shape, Shape, Shape S) { return S.words(); }
@@ -142,6 +147,7 @@ struct StatisticsAdd {
 struct OnlineSoftmax {
   static constexpr std::string_view name = "online_softmax";
   static constexpr std::array access{Access::update, Access::update, Access::update, Access::update};
+  static constexpr Axes axes{"i. i. i. i."};
   static constexpr bool fits(Shape S, Shape O, Shape m, Shape l) {
     return S.rows == O.rows && m == l && m.rows == S.rows && m.cols == 1;
   }
@@ -164,6 +170,7 @@ struct OnlineSoftmax {
 struct TileSoftmax {
   static constexpr std::string_view name = "tile_softmax";
   static constexpr std::array access{Access::update, Access::update, Access::update, Access::write};
+  static constexpr Axes axes{"i. i. i. i."};
   static constexpr bool fits(Shape S, Shape m, Shape l, Shape alpha) {
     return m == l && l == alpha && m.rows == S.rows && m.cols == 1;
   }
@@ -183,6 +190,7 @@ struct TileSoftmax {
 struct LogSum {
   static constexpr std::string_view name = "log_sum";
   static constexpr std::array access{Access::update, Access::read};
+  static constexpr Axes axes{"i. i."};
   static constexpr bool fits(Shape m, Shape l) { return m == l && m.cols == 1; }
   static constexpr index_t macs(Shape, Shape) { return 0; }
   template <class T>
@@ -196,6 +204,7 @@ struct LogSum {
 struct DivideRows {
   static constexpr std::string_view name = "divide_rows";
   static constexpr std::array access{Access::update, Access::read};
+  static constexpr Axes axes{"ij i."};
   static constexpr bool fits(Shape O, Shape l) { return O.rows == l.rows && l.cols == 1; }
   static constexpr index_t macs(Shape, Shape) { return 0; }
   template <class T>
@@ -215,6 +224,7 @@ struct DivideRows {
 struct ScaleRows {
   static constexpr std::string_view name = "scale_rows";
   static constexpr std::array access{Access::update, Access::read};
+  static constexpr Axes axes{"ij i."};
   static constexpr bool fits(Shape O, Shape alpha) { return O.rows == alpha.rows && alpha.cols == 1; }
   static constexpr index_t macs(Shape, Shape) { return 0; }
   template <class T>

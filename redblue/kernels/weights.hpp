@@ -72,6 +72,7 @@ T statistic(View<const T> x, index_t r) {
 struct Weights {
   static constexpr std::string_view name = "weights";
   static constexpr std::array access{Access::update, Access::read};
+  static constexpr Axes axes{"ij i."};
   static constexpr bool fits(Shape S, Shape lse) { return lse.rows == S.rows && lse.cols <= 1; }
   static constexpr index_t macs(Shape, Shape) { return 0; }
   constexpr index_t exponentials(Shape S, Shape) const { return exponentiates(score) ? S.words() : 0; }
@@ -91,6 +92,7 @@ struct Weights {
 struct ScoreGradient {
   static constexpr std::string_view name = "score_gradient";
   static constexpr std::array access{Access::update, Access::read, Access::read};
+  static constexpr Axes axes{"ij ij i."};
   static constexpr bool fits(Shape dP, Shape P, Shape D) { return dP == P && D.rows == P.rows && D.cols <= 1; }
   static constexpr index_t macs(Shape, Shape, Shape) { return 0; }
   static constexpr std::array<std::string_view, 8> parameter_names{"score",  "scale", "lo",  "hi",
