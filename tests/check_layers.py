@@ -22,6 +22,7 @@ ROOMS = [
     "bounds",     # lower bounds
     "schedules",  # the algorithms with their exact costs
     "planner",    # the choice of schedule and tiles, for words or time
+    "levels",     # plans of plans: how a level below carries out a call of a kernel, and what it moves
     "runtime",    # run, count, outline
     "ranks",      # attention over ranks: steps of each rank, their counts, and what executes them
     "verify",     # oracle, claims

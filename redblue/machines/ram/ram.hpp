@@ -94,7 +94,7 @@ class Ram : public MachineFace<Ram<T, Slow>> {
   void run(const K& k, std::span<const Arg> args) {
     arena_.require(kernel::most_passing(k, args));
     const Views<T> views = operands(k, args, 0, arena_, slow_, implementations());
-    kernel::run(implementations(), k, views.span());
+    run_on(k, views);
   }
   template <class K>
   void modify(const K& k, std::span<const Arg> args) {
@@ -109,7 +109,7 @@ class Ram : public MachineFace<Ram<T, Slow>> {
       std::fill_n(updated.data, b.shape.words(), T(0));
     else if (!in_place && !kernel::first_of(k))
       slow_.fetch(b, updated.data, updated.row_stride);
-    kernel::run(implementations(), k, views.span());
+    run_on(k, views);
     if (adds)
       slow_.add(b, updated);
     else if (!in_place)
@@ -148,6 +148,11 @@ class Ram : public MachineFace<Ram<T, Slow>> {
       : states_(&states), at_(at), arena_(states.arena_of(at)), slow_(slow) {}
 
   const kernel::Implementations<T>& implementations() const { return *states_->implementations; }
+  template <class K>
+  void run_on(const K& k, const Views<T>& views) {
+    if (states_->below != nullptr) return states_->below->run(at_.index, kernel::erase(k), views.span());
+    kernel::run(implementations(), k, views.span());
+  }
   /// A block of bf16 words, where implementations multiply pairs of them: each pair as one word, if all lie where words
   /// may.
   std::optional<View<const T>> pairs_of(const Block& b) const {

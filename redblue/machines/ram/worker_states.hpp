@@ -6,6 +6,20 @@
 
 namespace redblue::machine {
 
+/// Carries out calls of kernels in place of implementations: a level of memory below (redblue/levels/).
+template <class T>
+class KernelRunner {
+ public:
+  virtual ~KernelRunner() = default;
+  /// Calls of several workers may be under way at once, one of each.
+  virtual void run(int worker, const kernel::AnyKernel& k, std::span<const View<T>> views) = 0;
+
+ protected:
+  KernelRunner() = default;
+  KernelRunner(const KernelRunner&) = default;
+  KernelRunner& operator=(const KernelRunner&) = default;
+};
+
 /// What the workers of a Ram have together: an arena for each, and what the user gave of slow memory.
 template <class T, class Slow>
 struct WorkerStates {
@@ -50,6 +64,7 @@ struct WorkerStates {
   const kernel::Implementations<T>* implementations = nullptr;
   std::vector<Arena<T>> arenas;
   std::vector<Arrays> slow;
+  KernelRunner<T>* below = nullptr;  ///< null: implementations run kernels
 };
 
 }  // namespace redblue::machine

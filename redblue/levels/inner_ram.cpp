@@ -1,0 +1,102 @@
+#include "redblue/levels/inner_ram.hpp"
+
+#include "redblue/levels/carry_out.hpp"
+#include "redblue/machines/counting.hpp"
+
+namespace redblue::levels {
+
+template <class T>
+class InnerRam {
+ public:
+  InnerRam(const std::vector<Inner>& levels, ThreadPool& pool, int workers,
+           const kernel::Implementations<T>& implementations)
+      : level_{levels.front().M, levels.front().grain, levels.size() == 1},
+        sizes_(level_),
+        pool_(pool),
+        workers_(workers),
+        above_(kernel::implementations_below(implementations)) {
+    if (!level_.last) {
+      below_ = std::make_unique<InnerLevels<T>>(std::vector(levels.begin() + 1, levels.end()), workers, pool, 1,
+                                                implementations);
+      states_.below = below_.get();
+    }
+    states_.implementations = level_.last ? &implementations : &above_;
+    states_.slow.resize(1);
+    for (int i = 0; i < workers; ++i) states_.arenas.emplace_back(levels.front().M.to_index());
+  }
+
+  void run(const kernel::AnyKernel& k, std::span<const View<T>> views) {
+    std::vector<Shape> shapes;
+    std::vector<Block> blocks;
+    machine::SlowMemory& slow = states_.slow.front();
+    for (std::size_t i = 0; i < views.size(); ++i) {
+      const View<T>& v = views[i];
+      shapes.push_back(v.shape);
+      blocks.push_back({.array = static_cast<SlowArray>(i), .shape = v.shape});  // by the number of the argument
+      slow[i] = machine::Storage::matrix(v.data, v.shape);
+      slow[i].row_stride = v.row_stride;
+      slow[i].col_stride = v.col_stride;
+    }
+    const Division division(k, shapes);
+    const Call call{k, division, blocks, sizes_.of(k, division, shapes), level_.last};
+    const auto main = [&](machine::Team& team) {
+      states_.team = &team;
+      machine::Ram<T> ram(states_);
+      machine::Counted counted(ram);
+      carry_out(counted, call);
+      moved_.words += counted.io().total();
+      moved_.peak = std::max(moved_.peak, Words(counted.peak()));
+    };
+    machine::Team::run(pool_, workers_, main, machine::Team::Subnormals::flushed);
+  }
+
+  std::vector<typename InnerLevels<T>::Moved> moved() const {
+    std::vector<typename InnerLevels<T>::Moved> list{moved_};
+    if (below_ != nullptr)
+      for (const auto& m : below_->moved()) list.push_back(m);
+    return list;
+  }
+
+ private:
+  Inner level_;
+  ChosenSizes sizes_;
+  ThreadPool& pool_;
+  int workers_;
+  kernel::Implementations<T> above_;  ///< where a level below runs kernels
+  machine::WorkerStates<T, machine::CallerMemory<T>> states_;
+  std::unique_ptr<InnerLevels<T>> below_;
+  typename InnerLevels<T>::Moved moved_;
+};
+
+template <class T>
+InnerLevels<T>::InnerLevels(const std::vector<Inner>& levels, int above, ThreadPool& pool, int workers,
+                            const kernel::Implementations<T>& implementations) {
+  for (int i = 0; i < above; ++i)
+    workers_.push_back(std::make_unique<InnerRam<T>>(levels, pool, workers, implementations));
+}
+
+template <class T>
+InnerLevels<T>::~InnerLevels() = default;
+
+template <class T>
+void InnerLevels<T>::run(int worker, const kernel::AnyKernel& k, std::span<const View<T>> views) {
+  workers_[static_cast<std::size_t>(worker)]->run(k, views);
+}
+
+template <class T>
+std::vector<typename InnerLevels<T>::Moved> InnerLevels<T>::moved() const {
+  std::vector<Moved> all = workers_.front()->moved();
+  for (std::size_t w = 1; w < workers_.size(); ++w) {
+    const std::vector<Moved> more = workers_[w]->moved();
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      all[i].words += more[i].words;
+      all[i].peak = std::max(all[i].peak, more[i].peak);
+    }
+  }
+  return all;
+}
+
+template class InnerLevels<float>;
+template class InnerLevels<double>;
+
+}  // namespace redblue::levels
