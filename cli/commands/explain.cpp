@@ -5,9 +5,11 @@
 #include <string_view>
 
 #include "commands/commands.hpp"
+#include "options/levels.hpp"
 #include "options/options.hpp"
 #include "redblue/machines/outline.hpp"
 #include "report/json.hpp"
+#include "report/levels.hpp"
 #include "report/progress.hpp"
 
 namespace redblue::cli {
@@ -92,16 +94,22 @@ void add_explain(Program& program) {
       "  redblue explain --n 4096 --d 64 --M 16384\n"
       "  redblue explain --n 8192 --d 128 --heads 32 --kv-heads 8 --causal --dtype bf16 --memory 64KiB --multiple "
       "q=16,k=16\n"
-      "  redblue explain --op backward --n 4096 --d 64 --M 16384 --schedule spilled");
+      "  redblue explain --op backward --n 4096 --d 64 --M 16384 --schedule spilled\n"
+      "  redblue explain --n 1048576 --d 64 --levels disk,256MiB,1MiB,32KiB");
   auto options = std::make_shared<ProblemOptions>();
   options->add_to(command);
-  command.does([options] {
-    const plan::Plan plan = options->plan();
+  auto levels = std::make_shared<LevelsOptions>();
+  levels->add_to(command);
+  command.does([options, levels] {
+    std::optional<levels::Nest> nest;
+    if (levels->given()) nest = levels->nest(*options);
+    const plan::Plan plan = nest ? nest->outer : options->plan();
     if (options->json) {
       Json j{{"schema", "redblue.explain/1"},
              {"problem", to_json(plan.problem)},
              {"schedule", to_json(plan.row())},
              {"lines", json_of(walked(plan), plan::minimises_bytes(plan.options))}};
+      if (nest) j["levels"] = to_json(*nest);
       if (plan.forward) j["forward"] = json_of(walked(*plan.forward), plan::minimises_bytes(plan.forward->options));
       print(j);
       return 0;
@@ -112,6 +120,7 @@ void add_explain(Program& program) {
       fmt::print("\nthen: ");
     }
     print_outline(plan);
+    if (nest) print_inner_calls(*nest);
     return 0;
   });
 }

@@ -6,11 +6,13 @@
 #include <tuple>
 
 #include "commands/commands.hpp"
+#include "options/levels.hpp"
 #include "options/options.hpp"
 #include "options/ranks.hpp"
 #include "redblue/problem/text.hpp"
 #include "report/approximations.hpp"
 #include "report/json.hpp"
+#include "report/levels.hpp"
 #include "report/plan_formats.hpp"
 #include "report/ram.hpp"
 #include "report/ranks.hpp"
@@ -162,6 +164,7 @@ struct PlanFlags {
   std::optional<std::string> format;
   std::optional<double> tolerance, range;
   RanksOptions ranks;
+  LevelsOptions levels;
   bool steps = false, draw = false;
 
   void add_to(const Command& command) {
@@ -177,6 +180,7 @@ struct PlanFlags {
         .type_name("EPS");
     command.option("--range", range, "no |scale q.k| is larger").type_name("B");
     ranks.add_to(command, RanksOptions::For::plans);
+    levels.add_to(command);
     command.flag("--steps", steps, "with --ranks: print what each rank does, step by step, as JSON");
     command.flag("--draw", draw,
                  "with --ranks: print the messages and work of all ranks as a sequence diagram (Mermaid)");
@@ -264,6 +268,23 @@ void plan_ranks(const PlanFlags& flags, const std::string& format) {
     print_layouts(p, wanted, plan);
 }
 
+/// The plan of --levels, as a table or as JSON.
+void plan_levels(const PlanFlags& flags, const std::string& format) {
+  if (flags.ranks.given())
+    throw InvalidProblem("--levels and --ranks: give one of them; --ranks with --M says what moves inside a rank");
+  flags.ranks.require_none();
+  if (flags.tolerance || flags.range || flags.steps || flags.draw)
+    throw InvalidProblem("--levels goes without --tolerance, --range, --steps and --draw: leave these out");
+  if (format != "table" && format != "json")
+    throw InvalidProblem(fmt::format("--format {} with --levels: choose from table, json", format));
+  const levels::Nest nest = flags.levels.nest(flags.problem);
+  if (format == "json") return print(to_json(nest));
+  const Problem& p = nest.outer.problem;
+  fmt::print("{}: batch {}, heads {} ({} key-value), n_q {}, n_k {}, d {}, d_v {}{}\n", title(p), p.batch, p.heads,
+             p.kv_heads.value_or(p.heads), p.n_q, p.n_k, p.d, p.d_v, mask_text(p));
+  print_nest(nest);
+}
+
 }  // namespace
 
 void add_plan(Program& program) {
@@ -279,7 +300,8 @@ void add_plan(Program& program) {
       "  redblue plan --n 8192 --d 128 --dtype bf16 --memory 64KiB --multiple q=16,k=16 --format c-header\n"
       "  redblue plan --n 4096 --d 256 --M 4096 --no-workspace --multiple q=16,k=16\n"
       "  redblue plan --n 1048576 --d 128 --heads 32 --kv-heads 4 --dtype bf16 --ranks 64 --network 5us,50GB/s\n"
-      "  redblue plan --n 1048576 --d 128 --heads 32 --kv-heads 4 --dtype bf16 --ranks 64 --M 65536");
+      "  redblue plan --n 1048576 --d 128 --heads 32 --kv-heads 4 --dtype bf16 --ranks 64 --M 65536\n"
+      "  redblue plan --n 1048576 --d 64 --levels disk,256MiB,1MiB,32KiB");
   auto flags = std::make_shared<PlanFlags>();
   flags->add_to(command);
   command.does([flags] {
@@ -287,6 +309,10 @@ void add_plan(Program& program) {
     if (json && flags->format && *flags->format != "json")
       throw InvalidProblem(fmt::format("--json and --format {}: give one of them", *flags->format));
     const std::string format = flags->format.value_or(json ? "json" : "table");
+    if (flags->levels.given()) {
+      plan_levels(*flags, format);
+      return 0;
+    }
     if (flags->ranks.given()) {
       plan_ranks(*flags, format);
       return 0;
