@@ -64,6 +64,10 @@ Json step_to_json(const ranks::World& world, const ranks::Program& program, cons
     j["words"] = to_json(words_of(world, program, s.pieces));
   }
   if (!s.tiles.empty()) j["tiles"] = s.tiles;
+  if (s.verb == ranks::Verb::attend || s.verb == ranks::Verb::gradient) {
+    j["queries"] = rows_to_json(s.queries);
+    j["keys"] = rows_to_json(s.keys);
+  }
   for (const ranks::Piece& p : s.pieces) {
     j["pieces"].push_back({{"tile", p.tile}, {"rows", rows_to_json(p.rows)}, {"heads", {p.heads.begin, p.heads.end}}});
     if (!p.cols.empty()) j["pieces"].back()["columns"] = rows_to_json(p.cols);

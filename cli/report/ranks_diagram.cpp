@@ -46,7 +46,7 @@ class SequenceDiagram {
       if (queue.empty()) return false;
       text_ += fmt::format("  R{}-)R{}: {}\n", s.peer, rank, queue.front());
       queue.pop_front();
-    } else if (const std::string work = note(rank, s); !work.empty()) {
+    } else if (const std::string work = note(s); !work.empty()) {
       text_ += fmt::format("  Note over R{}: {}\n", rank, work);
     }
     return true;
@@ -64,12 +64,11 @@ class SequenceDiagram {
     return fmt::format("{}: {} words", fmt::join(names, ", "), words_of(world_, program(rank), s.pieces).str());
   }
   /// Work that takes time; nothing for the rest.
-  std::string note(int rank, const ranks::Step& s) const {
+  static std::string note(const ranks::Step& s) {
     switch (s.verb) {
       case ranks::Verb::attend:
       case ranks::Verb::gradient:
-        return fmt::format("{} of {} queries, {} keys", name_of(s.verb), tile(rank, s.tiles[0]).rows.count(),
-                           tile(rank, s.tiles[1]).rows.count());
+        return fmt::format("{} of {} queries, {} keys", name_of(s.verb), s.queries.count(), s.keys.count());
       case ranks::Verb::merge:
       case ranks::Verb::add:
       case ranks::Verb::sinks:

@@ -134,9 +134,8 @@ RankCount count(const World& world, const Program& program) {
     if (s.verb == Verb::send) note(c.sent, world, program, s);
     if (s.verb == Verb::receive) note(c.received, world, program, s);
     if (s.verb == Verb::attend || s.verb == Verb::gradient) {
-      const Tile &q = program.tiles[static_cast<std::size_t>(s.tiles[0])],
-                 &k = program.tiles[static_cast<std::size_t>(s.tiles[1])];
-      c.pairs += world.sight().pairs(q.rows, k.rows) * q.heads.size() * world.problem().batch;
+      const Tile& q = program.tiles[static_cast<std::size_t>(s.tiles[0])];
+      c.pairs += world.sight().pairs(s.queries, s.keys) * q.heads.size() * world.problem().batch;
     }
   }
   c.held = most_held(world, program);

@@ -196,7 +196,7 @@ class Executor {
       case Verb::receive:
         return receive(s);
       case Verb::attend:
-        return attend(s.tiles);
+        return attend(s);
       case Verb::merge:
         return merge(s.pieces);
       case Verb::sink:
@@ -206,7 +206,7 @@ class Executor {
       case Verb::stand_in:
         return stand_in(memory_.tensor(s.tiles[0]), memory_.tensor(s.tiles[1]), memory_.tensor(s.tiles[2]));
       case Verb::gradient:
-        return gradient(s.tiles);
+        return gradient(s);
       case Verb::sinks:
         return add_sink_gradients(home_[SlowArray::sinks], memory_.tensor(s.tiles[0]), memory_.tensor(s.tiles[1]),
                                   memory_.tensor(s.tiles[2]));
@@ -293,8 +293,9 @@ class Executor {
                           cols == 1 ? kOne : part.keys);
   }
 
-  void attend(const std::vector<int>& t) {
-    for_parts(world_, tile(t[0]).rows, tile(t[1]).rows, [&](const Part& part) {
+  void attend(const Step& s) {
+    const std::vector<int>& t = s.tiles;
+    for_parts(world_, s.queries, s.keys, [&](const Part& part) {
       const Range q = part.queries, k = part.keys;
       const Inputs in{.q = tensor(t[0], q),
                       .k = tensor(t[1], k),
@@ -305,14 +306,15 @@ class Executor {
       ran_.io += attention_partial(in, into, problem_of(part, t), plan_, options(how_.compute)).io.total();
     });
   }
-  void gradient(const std::vector<int>& t) {
+  void gradient(const Step& s) {
+    const std::vector<int>& t = s.tiles;
     std::vector<std::byte> unwanted[3];
     const auto result = [&](std::size_t i, Range rows) {
       if (t[i] >= 0) return tensor(t[i], rows);
       return zeros(unwanted[i - 6], tile(t[i == 6 ? 0 : 1]).heads, rows,
                    i == 8 ? world_.problem().d_v : world_.problem().d);
     };
-    for_parts(world_, tile(t[0]).rows, tile(t[1]).rows, [&](const Part& part) {
+    for_parts(world_, s.queries, s.keys, [&](const Part& part) {
       const Range q = part.queries, k = part.keys;
       const BackwardInputs in{.q = tensor(t[0], q),
                               .k = tensor(t[1], k),

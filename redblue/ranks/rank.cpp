@@ -109,13 +109,10 @@ void Rank::move(Verb verb, const Bundle& from, const Bundle& to, const BiasBlock
                    {to.tiles[0], block.rows, block.heads, block.cols}}});
 }
 
-void Rank::work(Verb verb, std::vector<int> tiles) {
-  const Rows &queries = tile(tiles[0]).rows, &keys = tile(tiles[1]).rows;
-  if (world.sight().keys_seen(queries, keys).empty()) return;
-  step({.verb = verb, .tiles = std::move(tiles)});
+void Rank::work(Verb verb, std::vector<int> tiles, const Meeting& rows) {
+  if (world.sight().keys_seen(rows.queries, rows.keys).empty()) return;
+  step({.verb = verb, .tiles = std::move(tiles), .queries = rows.queries, .keys = rows.keys});
 }
-void Rank::attend(std::vector<int> tiles) { work(Verb::attend, std::move(tiles)); }
-void Rank::gradient(std::vector<int> tiles) { work(Verb::gradient, std::move(tiles)); }
 
 void Rank::take_in(const Bundle& part, const Bundle& into, const Rows& rows) {
   if (rows.empty() || part.tiles.empty()) return;

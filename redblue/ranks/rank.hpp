@@ -1,7 +1,9 @@
 #pragma once
 #include <initializer_list>
+#include <utility>
 
 #include "redblue/ranks/bias_blocks.hpp"
+#include "redblue/ranks/meeting.hpp"
 #include "redblue/ranks/steps.hpp"
 
 namespace redblue::ranks {
@@ -54,10 +56,10 @@ class Rank {
   void copy(const Bundle& from, const Bundle& to, const BiasBlock& block) { move(Verb::copy, from, to, block); }
   void add(const Bundle& part, const Bundle& into, const BiasBlock& block) { move(Verb::add, part, into, block); }
 
-  /// Work on all pairs of these tiles: forward q, k, v, o, lse; backward q, k, v, dO, o, lse, dq, dk, dv; and a bias
-  /// and its gradient, where there are. Without a visible pair there is no step.
-  void attend(std::vector<int> tiles);
-  void gradient(std::vector<int> tiles);
+  /// Work on all pairs of these rows of tiles: forward q, k, v, o, lse; backward q, k, v, dO, o, lse, dq, dk, dv; and a
+  /// bias and its gradient, where there are. Without a visible pair there is no step.
+  void attend(std::vector<int> tiles, const Meeting& rows) { work(Verb::attend, std::move(tiles), rows); }
+  void gradient(std::vector<int> tiles, const Meeting& rows) { work(Verb::gradient, std::move(tiles), rows); }
   /// These rows of results of other keys, or queries, join those of `into`, in the heads of `part`.
   void take_in(const Bundle& part, const Bundle& into, const Rows& rows);
   void sink(const Bundle& o_lse) { step({.verb = Verb::sink, .tiles = o_lse.tiles}); }
@@ -73,7 +75,7 @@ class Rank {
   void step(Step s) { program.steps.push_back(std::move(s)); }
   std::vector<Piece> pieces(const Bundle& b, const Rows& rows) const;
   std::vector<Piece> pieces_of_heads(const Bundle& b, const Rows& rows, int group) const;
-  void work(Verb verb, std::vector<int> tiles);
+  void work(Verb verb, std::vector<int> tiles, const Meeting& rows);
   void move(Verb verb, const Bundle& from, const Bundle& to, const BiasBlock& block);
 };
 

@@ -21,6 +21,7 @@ struct Own {
 struct Passing {
   std::vector<Bundle> inputs, results;
   std::vector<int> o;  ///< backward, queries: as Own::o
+  int next_user = 1;   ///< the step of the rank to which this rank's own block goes next
 };
 
 class Text {
@@ -60,7 +61,9 @@ class Text {
   }
 
   void work(const Bundle& q, const Bundle& k, const Bundle& rq, const Bundle& rk, int o) {
-    if (q.empty() || k.empty()) return;
+    work(q, k, rq, rk, o, {q.rows, k.rows});
+  }
+  void work(const Bundle& q, const Bundle& k, const Bundle& rq, const Bundle& rk, int o, const Meeting& rows) {
     const auto result = [](const Bundle& b, std::size_t i) { return b.tiles.empty() ? -1 : b.tiles[i]; };
     std::vector<int> tiles;
     if (backward())
@@ -69,7 +72,24 @@ class Text {
     else
       tiles = {q.tiles[0], k.tiles[0], k.tiles[1], rq.tiles[0], rq.tiles[1]};
     for (const Bundle* b : {&own_.bias, &own_.dBias}) tiles.insert(tiles.end(), b->tiles.begin(), b->tiles.end());
-    backward() ? r_.gradient(std::move(tiles)) : r_.attend(std::move(tiles));
+    backward() ? r_.gradient(std::move(tiles), rows) : r_.attend(std::move(tiles), rows);
+  }
+  void work_on_own(const Meeting& rows) {
+    work(own_.queries, own_.keys, own_.query_results, own_.key_results, own_.o, rows);
+  }
+  /// This rank's own queries and keys: what is worked on first, while blocks of others come, and what is worked on
+  /// last, while results of the last of these go home. Where no results go home, all of it comes first.
+  std::array<Meeting, 2> own_work() const {
+    const Meeting own{own_.queries.rows, own_.keys.rows};
+    for (const Side side : {Side::queries, Side::keys})
+      if (last_needed(side) > 0 && !results_of(side).tiles.empty()) return halves_of(w_.sight(), own);
+    return {own, {}};
+  }
+  /// The last block of others that this rank works on; 0: there is none.
+  int last_needed(Side side) const {
+    int s = blocks_of(side) - 1;
+    while (s > 0 && needed(side, peer(side, s), r_.number).empty()) --s;
+    return s;
   }
   Bundle held_inputs(Side side, const Rows& rows) { return r_.hold(r_.arrays_of(inputs_of(side)), rows); }
   Bundle held_results(Side side, const Rows& rows) {
@@ -85,37 +105,49 @@ class Text {
   }
 
   /// The blocks of a row and of a column meet here one by one: those of the longer side pass, those of the other stay.
-  /// Results of a block go home at once, and are taken in there after the work on the next one, which they pass beside.
+  /// Results of a block go home once they are complete. They are taken in there after the work on the next block, which
+  /// they travel beside, and those of the last block beside the last of the work on this rank's own rows.
   void exchange() {
+    const auto [first, last] = own_work();
     const Side outer = blocks_of(Side::keys) >= blocks_of(Side::queries) ? Side::keys : Side::queries;
     const Side inner = outer == Side::keys ? Side::queries : Side::keys;
+    const int last_block = last_needed(outer);
     Passing out = begin(outer), in = begin(inner);
+    leave(inner, in);
+    leave(outer, out);
     for (int s = 0; s < blocks_of(outer); ++s) {
-      bring(outer, s, out);
+      if (s > 0) bring(outer, s, out);
       for (int t = 0; t < blocks_of(inner); ++t) {
-        if (s == 0) bring(inner, t, in);
+        if (s == 0 && t > 0) bring(inner, t, in);
         const Passing &q = outer == Side::queries ? out : in, &k = outer == Side::keys ? out : in;
         const auto i = static_cast<std::size_t>(outer == Side::queries ? s : t),
                    j = static_cast<std::size_t>(outer == Side::keys ? s : t);
-        work(q.inputs[i], k.inputs[j], q.results[i], k.results[j], q.o[i]);
-        if (s + 1 < blocks_of(outer)) continue;
-        send_home(inner, t, in);
-        take_home(inner, t - 1);
+        if (s == 0 && t == 0)
+          work_on_own(first);
+        else
+          work(q.inputs[i], k.inputs[j], q.results[i], k.results[j], q.o[i]);
+        if (s == last_block) send_home(inner, t, in);
+        if (s + 1 == blocks_of(outer)) take_home(inner, t - 1);
       }
       send_home(outer, s, out);
       take_home(outer, s - 1);
+      if (s == last_block) work_on_own(last);
     }
     take_home(inner, blocks_of(inner) - 1);
     take_home(outer, blocks_of(outer) - 1);
   }
   Passing begin(Side side) const { return {{inputs_of(side)}, {results_of(side)}, {own_.o}}; }
-  /// Block s comes, and this rank's own block leaves for the rank that takes it next.
-  void bring(Side side, int s, Passing& passing) {
-    if (s + 1 < blocks_of(side)) {
-      const int user = peer(side, -(s + 1));
-      r_.send(user, inputs_of(side), needed(side, r_.number, user), Cargo::inputs);
+  /// This rank's own block leaves for the rank that needs it next.
+  void leave(Side side, Passing& passing) {
+    for (bool leaves = false; passing.next_user < blocks_of(side) && !leaves; ++passing.next_user) {
+      const int user = peer(side, -passing.next_user);
+      const Rows rows = needed(side, r_.number, user);
+      r_.send(user, inputs_of(side), rows, Cargo::inputs);
+      leaves = !rows.empty();
     }
-    if (s == 0) return;
+  }
+  void bring(Side side, int s, Passing& passing) {
+    leave(side, passing);
     const int home = peer(side, s);
     const Rows rows = needed(side, home, r_.number);
     passing.inputs.push_back(held_inputs(side, rows));
@@ -131,12 +163,12 @@ class Text {
   void take_home(Side side, int s) {
     if (s <= 0 || results_of(side).tiles.empty()) return;
     const int user = peer(side, -s);
-    take_in(side, user, needed(side, r_.number, user));
+    take_in(user, results_of(side), needed(side, r_.number, user));
   }
-  void take_in(Side side, int from, const Rows& rows) {
-    const Bundle part = r_.hold(r_.arrays_of(results_of(side)), rows);
+  void take_in(int from, const Bundle& into, const Rows& rows) {
+    const Bundle part = r_.hold(r_.arrays_of(into), rows);
     r_.receive(from, part, rows, Cargo::partials);
-    r_.take_in(part, results_of(side), rows);
+    r_.take_in(part, into, rows);
   }
 
   /// All blocks of a row and of a column are here before the work begins.
@@ -175,34 +207,33 @@ class Text {
     for (int s = 1; s < n; ++s)
       r_.send(peer(side, s), all.results[0], needed(side, peer(side, s), r_.number), Cargo::partials);
     r_.take_in(all.results[0], results_of(side), needed(side, r_.number, r_.number));
-    for (int s = 1; s < n; ++s) take_in(side, peer(side, -s), needed(side, r_.number, peer(side, -s)));
+    for (int s = 1; s < n; ++s) take_in(peer(side, -s), results_of(side), needed(side, r_.number, peer(side, -s)));
   }
 
-  /// Blocks of one side go from right to left, each with the results that it has so far; after n steps these are home.
+  /// Blocks of one side go from right to left, and so do their results, to which each rank adds its own after its work,
+  /// which they come beside. After n steps they are home.
   void ring(Side side) {
     const int n = blocks_of(side), right = peer(side, 1), left = peer(side, -1);
-    Bundle inputs = inputs_of(side), results = results_of(side);
-    int o = own_.o;
-    for (int s = 0; s < n; ++s) {
+    const auto [first, last] = own_work();
+    Bundle inputs = inputs_of(side);
+    if (n > 1) r_.send(left, inputs, inputs.rows, Cargo::inputs);
+    work_on_own(first);
+    for (int s = 1; s < n; ++s) {
       const Rows& rows = w_.rows_of_place(side, w_.place_of(peer(side, s)));
-      if (s > 0) {
-        inputs = held_inputs(side, rows);
-        r_.receive(right, inputs, rows, Cargo::inputs);
-        o = stand_in(side, inputs);
-      }
+      inputs = held_inputs(side, rows);
+      r_.receive(right, inputs, rows, Cargo::inputs);
       if (s + 1 < n) r_.send(left, inputs, rows, Cargo::inputs);
-      if (s == 1) results = held_results(side, rows);
-      if (s > 1) {
-        results = r_.hold(r_.arrays_of(results_of(side)), rows);
-        r_.receive(right, results, rows, Cargo::partials);
-      }
+      const int o = stand_in(side, inputs);
+      const Bundle results = held_results(side, rows);
       if (side == Side::keys)
         work(own_.queries, inputs, own_.query_results, results, own_.o);
       else
         work(inputs, own_.keys, results, own_.key_results, o);
-      if (s > 0) r_.send(left, results, rows, Cargo::partials);
+      if (s > 1) take_in(right, results, rows);
+      r_.send(left, results, rows, Cargo::partials);
     }
-    if (n > 1 && !results_of(side).tiles.empty()) take_in(side, right, w_.rows_of_place(side, r_.place()));
+    work_on_own(last);
+    if (n > 1) take_in(right, results_of(side), results_of(side).rows);
   }
 
   Rank& r_;

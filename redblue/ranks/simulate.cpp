@@ -81,9 +81,8 @@ class Simulation {
   }
   double seconds_of_work(const Program& program, const Step& step) const {
     if (network_.arithmetic <= 0) return 0;
-    const Tile &q = program.tiles[static_cast<std::size_t>(step.tiles[0])],
-               &k = program.tiles[static_cast<std::size_t>(step.tiles[1])];
-    const Words pairs = world_.sight().pairs(q.rows, k.rows) * q.heads.size() * world_.problem().batch;
+    const Tile& q = program.tiles[static_cast<std::size_t>(step.tiles[0])];
+    const Words pairs = world_.sight().pairs(step.queries, step.keys) * q.heads.size() * world_.problem().batch;
     return pairs.to_double() * operations_ / network_.arithmetic;
   }
 

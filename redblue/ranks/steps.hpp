@@ -61,6 +61,7 @@ struct Step {
   std::vector<Piece> pieces{};
   int peer = -1;
   Cargo cargo = Cargo::inputs;
+  Rows queries{}, keys{};  ///< attend, gradient: the rows of q, k and v that are worked on
 };
 
 struct Program {

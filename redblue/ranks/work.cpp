@@ -36,7 +36,7 @@ class WorkWalk {
     Words sum;
     for (const Step& s : program.steps) {
       if (s.verb == Verb::attend || s.verb == Verb::gradient)
-        for (const Part& part : world_.sight().parts(tile(s.tiles[0]).rows, tile(s.tiles[1]).rows))
+        for (const Part& part : world_.sight().parts(s.queries, s.keys))
           sum += part_io(part, tile(s.tiles[0]).heads, tile(s.tiles[1]).heads);
       if (s.verb == Verb::merge) sum += words_of(world_, program, {s.pieces[1], s.pieces[3]}) * 3;
       if (s.verb == Verb::sink)

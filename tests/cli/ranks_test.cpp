@@ -73,12 +73,17 @@ TEST_F(PlanRanks, GiveTheStepsOfEveryRank) {
   const Json j = f.json();
   ASSERT_EQ(j["programs"].size(), 4);
   std::map<std::tuple<int, int, std::string>, std::vector<long>> sent, received;
+  long pairs = 0;
   for (const Json& program : j["programs"])
     for (const Json& step : program["steps"]) {
       const int rank = program["rank"];
       if (step["verb"] == "send") sent[{rank, step["peer"], step["cargo"]}].push_back(step["words"]);
       if (step["verb"] == "receive") received[{step["peer"], rank, step["cargo"]}].push_back(step["words"]);
+      if (step["verb"] != "gradient") continue;
+      const auto rows = [&](const char* side) { return step[side][0][1].get<long>() - step[side][0][0].get<long>(); };
+      pairs += rows("queries") * rows("keys");
     }
+  EXPECT_EQ(pairs, 2L * 4096 * 4096);  // of two groups of heads
   EXPECT_FALSE(sent.empty());
   EXPECT_EQ(sent, received);
   EXPECT_EQ(j["programs"][3]["queries"], Json::parse("[[3072, 4096]]"));

@@ -3,8 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
+#include "ranks/worlds.hpp"
 #include "redblue/ranks/loads.hpp"
 
 /// Simulated time against closed forms.
@@ -74,6 +76,52 @@ TEST(Simulate, SumsOverRanksTakeTwoHopsForEachRankButOne) {
   const double expected = 2 * (kRanks - 1) * (1e-3 + 7 * 4 / 1e6);
   EXPECT_NEAR(with_sums - simulated, expected, 1e-9);
   EXPECT_NEAR(modelled_with_sums - modelled, expected, 1e-9);
+}
+
+/// Inputs come beside the first half of the work on a rank's own rows, and the last results beside the second.
+TEST(Simulate, WorkHidesMessagesThatTakeLessThanHalfABlock) {
+  constexpr double kRate = 1e9;
+  for (const Operation op : {Operation::forward, Operation::backward})
+    for (const ranks::Transfer transfer : {ranks::Transfer::exchange, ranks::Transfer::ring})
+      for (const int P : {2, 3, 4, 8})
+        for (const ranks::Layout& shape : {ranks::Layout{1, P, 1}, ranks::Layout{1, 1, P}}) {
+          Problem p = whole(16 * P);
+          p.op = op;
+          const World w(p, {.grid_rows = shape.grid_rows, .grid_cols = shape.grid_cols, .transfer = transfer});
+          const double block = 16.0 * 16 * ranks::operations_of_pair(p).to_double() / kRate;
+          constexpr double kWidest = 16.0 * (8 + 8 + 2) * 4;  // bytes of a block of queries of a gradient
+          const Network network{
+              .latency = 1e-9, .bandwidth = kWidest / (0.49 * block), .overlap = 1, .arithmetic = kRate};
+          for (const Simulated& s : simulate(w, kWidths, network)) {
+            EXPECT_NEAR(s.total, P * block, 1e-3 * block) << w.layout() << ' ' << name_of(op);
+            EXPECT_NEAR(s.waiting, 0, 1e-3 * block) << w.layout() << ' ' << name_of(op);
+          }
+        }
+}
+
+/// Neighbours send what a window reaches before they work, whatever the step that needs it.
+TEST(Simulate, WorkHidesTheHaloOfAWindow) {
+  for (const Operation op : {Operation::forward, Operation::backward}) {
+    Problem p = whole(128);
+    p.op = op;
+    p.window_left = 4;
+    p.window_right = 0;
+    const World w(p, {.grid_rows = 8});
+    const Network network{.latency = 0, .bandwidth = 1e9, .overlap = 1, .arithmetic = 1e8};
+    const double work = (ranks::pairs_of(w, 1) * ranks::operations_of_pair(p)).to_double() / network.arithmetic;
+    EXPECT_NEAR(slowest(simulate(w, kWidths, network)), work, 1e-6 * work) << name_of(op);
+  }
+}
+
+RC_GTEST_PROP(Simulate, EveryLayoutEnds, ()) {
+  const ranks::test::Spread s = ranks::test::any_spread(12);
+  const World w(s.problem, s.layout);
+  const Network network{.latency = 1e-6, .bandwidth = 1e8, .overlap = 1, .arithmetic = 1e9};
+  double working = 0, pairs = 0;
+  for (const Simulated& one : simulate(w, kWidths, network)) working += one.working;
+  for (int r = 0; r < w.ranks(); ++r) pairs += pairs_of(w, r).to_double();
+  const double expected = pairs * ranks::operations_of_pair(s.problem).to_double() / network.arithmetic;
+  RC_ASSERT(std::abs(working - expected) <= 1e-9 * expected);
 }
 
 TEST(Simulate, NothingIsHiddenWithoutOverlap) {
