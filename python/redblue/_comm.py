@@ -6,6 +6,7 @@ One has
     receive(from, channel, memory)
     give_up(why)                     this rank fails: others that wait for it should not wait for ever
     total(numbers)                   the sums of whole numbers over all ranks, on every rank
+    progress()                       moves messages on, once in a while, where they would not move without a call; it may be missing
 What send and receive return has wait(seconds): is the message no longer on its way?
 """
 
@@ -103,6 +104,9 @@ class Mpi:
 
     def receive(self, source: int, channel: int, memory: memoryview) -> Any:
         return _Requests(self, [self._comm.Irecv([piece, self._byte], source, self._tag + channel) for piece in self._pieces(memory)])
+
+    def progress(self) -> None:
+        self._comm.Iprobe(self._any, self._tag + FAILURE)
 
     def give_up(self, why: str) -> None:
         if self._heard:  # who gave up told everyone

@@ -17,12 +17,34 @@ using ranks::Layout;
 using ranks::Transport;
 using ranks::World;
 
+/// f() of Python; its errors go on as ours, so that no other thread meets one of Python.
+template <class F>
+auto with_python(const F& f) {
+  const nb::gil_scoped_acquire locked;
+  try {
+    return f();
+  } catch (const nb::python_error& e) {
+    if (e.matches(PyExc_KeyboardInterrupt)) {
+      nb::python_error(e).restore();
+      throw Interrupted();
+    }
+    const std::string words = nb::cast<std::string>(nb::str(e.value()));
+    const std::string type = nb::cast<std::string>(nb::str(e.type().attr("__name__")));
+    // An error of redblue's own communicators says what another rank said.
+    throw ranks::RankError(type == "Error" ? words : fmt::format("the communicator failed: {}: {}", type, words));
+  }
+}
+
 /// A Python object carries the messages: rank, ranks, send(to, channel, memory), receive(from, channel, memory) and
-/// give_up(why). What send and receive return has wait(seconds), which says whether the message is no longer pending.
+/// give_up(why), and maybe progress(). What send and receive return has wait(seconds), which says whether the message
+/// is no longer pending.
 class PythonTransport final : public Transport {
  public:
   explicit PythonTransport(nb::handle comm)
-      : comm_(nb::borrow(comm)), rank_(nb::cast<int>(comm.attr("rank"))), ranks_(nb::cast<int>(comm.attr("ranks"))) {}
+      : comm_(nb::borrow(comm)),
+        rank_(nb::cast<int>(comm.attr("rank"))),
+        ranks_(nb::cast<int>(comm.attr("ranks"))),
+        progress_(nb::getattr(comm, "progress", nb::none())) {}
 
   int rank() const override { return rank_; }
   int ranks() const override { return ranks_; }
@@ -33,7 +55,12 @@ class PythonTransport final : public Transport {
   std::unique_ptr<Pending> receive(int from, int channel, std::span<std::byte> message) override {
     return ask("receive", from, channel, message);
   }
-  void progress() override { watch_(0); }
+  void progress() override {
+    watch_(0);
+    if (progress_.is_none() || Clock::now() < next_) return;
+    with_python([&] { progress_(); });
+    next_ = Clock::now() + kEvery;
+  }
   void keep(std::vector<std::byte> bytes) override {  // for ever: the communicator outlives this
     auto kept = std::make_unique<std::vector<std::byte>>(std::move(bytes));
     [[maybe_unused]] auto* const for_ever = kept.release();
@@ -47,24 +74,6 @@ class PythonTransport final : public Transport {
   }
 
  private:
-  /// f() of Python; its errors go on as ours, so that no other thread meets one of Python.
-  template <class F>
-  static auto with_python(const F& f) {
-    const nb::gil_scoped_acquire locked;
-    try {
-      return f();
-    } catch (const nb::python_error& e) {
-      if (e.matches(PyExc_KeyboardInterrupt)) {
-        nb::python_error(e).restore();
-        throw Interrupted();
-      }
-      const std::string words = nb::cast<std::string>(nb::str(e.value()));
-      const std::string type = nb::cast<std::string>(nb::str(e.type().attr("__name__")));
-      // An error of redblue's own communicators says what another rank said.
-      throw ranks::RankError(type == "Error" ? words : fmt::format("the communicator failed: {}: {}", type, words));
-    }
-  }
-
   class Waiting final : public Pending {
    public:
     explicit Waiting(nb::object request) : request_(std::move(request)) {}
@@ -91,8 +100,13 @@ class PythonTransport final : public Transport {
     });
   }
 
+  using Clock = std::chrono::steady_clock;
+  static constexpr auto kEvery = std::chrono::milliseconds(1);
+
   nb::object comm_;
   int rank_, ranks_;
+  nb::object progress_;
+  Clock::time_point next_ = Clock::now();
   std::function<void(double)> watch_ = signal_watch();
 };
 

@@ -1,37 +1,53 @@
 #pragma once
 #include <functional>
+#include <limits>
 
 #include "redblue/machines/passing.hpp"
 
 namespace redblue::machine {
 
-/// Calls back after every round of an `each` of another machine, with the machine of the worker that ran it and on its
-/// thread: for progress bars. An empty function is not called.
+/// Calls back after every round of an `each` of another machine, and within one whenever a worker has read `words` more
+/// words, with the machine of that worker and on its thread: for progress bars, and for what goes on beside a run. An
+/// empty function is not called.
 template <class Base>
 class Observed : public Passing<Observed<Base>, Base> {
  public:
   using Callback = std::function<void(const Base&)>;
+  static constexpr index_t kRoundsAlone = std::numeric_limits<index_t>::max();
   /// The callback must outlive this.
-  Observed(Base& base, const Callback& callback) : Passing<Observed, Base>(base), callback_(callback) {}
+  Observed(Base& base, const Callback& callback, index_t words = kRoundsAlone)
+      : Passing<Observed, Base>(base), callback_(callback), words_(words) {}
 
   int workers() const { return this->base().workers(); }
   int worker() const { return this->base().worker(); }
 
+  void read(const Arg& tile, const Block& b) {
+    this->base().read(tile, b);
+    read_ += b.shape.words();
+    if (read_ >= words_) call_back();
+  }
+
   template <class Body>
   void each(index_t n, const Body& body) {
     this->base().each(n, [&](Base& base, index_t i) {
-      if (&base == &this->base()) {
-        body(*this, i);
-      } else {
-        Observed worker(base, callback_);
+      const auto round = [&](Observed& worker) {
         body(worker, i);
-      }
-      if (callback_) callback_(base);
+        worker.call_back();
+      };
+      if (&base == &this->base()) return round(*this);
+      Observed worker(base, callback_, words_);
+      round(worker);
     });
   }
 
  private:
+  void call_back() {
+    read_ = 0;
+    if (callback_) callback_(this->base());
+  }
+
   const Callback& callback_;
+  index_t words_, read_ = 0;  ///< between two calls, and since the last one
 };
 
 }  // namespace redblue::machine

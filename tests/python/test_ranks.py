@@ -120,6 +120,19 @@ def test_gradients_of_modifiers_of_one_rank_are_those_without_ranks():
         redblue.distributed.attention_backward(do, q, k, v, o, lse, comm=Alone(), **both, **options)
 
 
+def test_messages_go_on_while_a_rank_works():
+    class Counted(Alone):
+        calls = 0
+
+        def progress(self):
+            self.calls += 1
+
+    comm = Counted()
+    q, k, v = (np.ones((1, 2, 600, 16), np.float32) for _ in range(3))
+    redblue.attention(q, k, v, comm=comm, M=2000)
+    assert comm.calls > 0
+
+
 def test_whole_blocks_lie_on_ranks():
     for ownership in ("contiguous", "zig-zag"):
         layout = Layout(grid_rows=3, transfer="gather", ownership=ownership, reproducible=4)

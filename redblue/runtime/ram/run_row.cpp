@@ -23,7 +23,10 @@ Measured run_row(const plan::Plan& plan, const plan::Prepared& prepared, const R
         const threads::FlushSubnormals usual(false);  // what the caller is told, he may compute with
         with.report(w.worker(), w.of_worker(w.worker()).words());
       };
-    machine::Observed observed(counted, report);
+    // Messages of ranks go on in these calls. With M of some 2^19 words each word that is read serves some 1,000
+    // multiply-adds, so that a core calls every few milliseconds, in which 1 Gbit/s brings half a megabyte.
+    constexpr index_t kWordsBetweenReports = index_t{1} << 17;
+    machine::Observed observed(counted, report, kWordsBetweenReports);
     machine::Any any(observed);
     prepared.run(any);
     measure(counted, m);
