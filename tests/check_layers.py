@@ -32,6 +32,10 @@ ROOMS = [
 ]
 # The shelves of a room from the ground up; "" is its own folder. A room that is not here has no folders.
 SHELVES = {
+    "files": [
+        "",    # formats, atomic files
+        "io",  # requests to files, and addresses that stand for their bytes
+    ],
     "hardware": [
         "",
         "x86",  # which of its instruction sets there are, and loops for them
