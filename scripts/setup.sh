@@ -9,7 +9,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 build_packages=(g++ cmake ninja-build libfmt-dev nlohmann-json3-dev libcli11-dev libminizip-dev zlib1g-dev libeigen3-dev
-                python3-dev python3-venv)
+                liburing-dev python3-dev python3-venv)
 test_packages=(libgtest-dev libgmock-dev librapidcheck-dev)
 dev_packages=(clang-19 clang-tidy-19 clang-format-19 libclang-rt-19-dev lld-19 pkg-config ccache
               libopenmpi-dev openmpi-bin libmpich-dev mpich iproute2)

@@ -70,14 +70,14 @@ AtomicFile::AtomicFile(std::string path, Temporary temporary) : path_(std::move(
 AtomicFile::~AtomicFile() { discard(); }
 
 void AtomicFile::create_unnamed() {
-  fd_ = open(directory_.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, kMode);
+  fd_ = open(directory_.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, kMode);
   if (fd_ >= 0 && access(path_of_descriptor(fd_).c_str(), F_OK) != 0) discard();  // no /proc: it could not get a name
 }
 
 void AtomicFile::create_named() {
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     const std::string name = temporary_name(attempt);
-    fd_ = open(name.c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, kMode);
+    fd_ = open(name.c_str(), O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, kMode);
     if (fd_ < 0 && errno == EEXIST) continue;
     if (fd_ < 0) break;
     // Before the lock, it may have looked like a leftover to another process, which then removes it.
@@ -169,6 +169,18 @@ void AtomicFile::rewrite(index_t offset, std::span<const std::byte> bytes) {
     bytes = bytes.subspan(static_cast<std::size_t>(done));
     offset += static_cast<index_t>(done);
   }
+}
+
+int AtomicFile::descriptor_in_place(index_t bytes) {
+  require_open("write");
+  if (bytes < written_)
+    throw IoError(fmt::format("'{}' has {} bytes and cannot be cut to {}", path_, written_, bytes), path_);
+  reserve(bytes);
+  if (reserved_ < bytes && ftruncate(fd_, bytes) != 0) fail("give its size to", errno);
+  const int second = fcntl(fd_, F_DUPFD_CLOEXEC, 0);
+  if (second < 0) fail("write", errno);
+  written_ = bytes;
+  return second;
 }
 
 void AtomicFile::commit_together(std::span<AtomicFile* const> files) {

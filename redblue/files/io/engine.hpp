@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -111,7 +112,7 @@ class Engine {
   const EngineOptions options_;
   Counters counters_[2];
   std::mutex cached_mutex_;
-  index_t cached_bytes_ = 0;  ///< written through the page cache since pages were last given back
+  std::map<int, index_t> cached_bytes_;  ///< by descriptor: written through the page cache since its pages went back
 };
 
 /// Throws Unsupported where io_uring is asked for by name and is not there.

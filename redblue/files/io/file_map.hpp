@@ -25,7 +25,7 @@ class FileMap {
   std::byte* place(std::shared_ptr<const OpenFile> file, index_t offset, index_t bytes);
   /// Throws InvalidProblem where a part of these addresses stands for something already.
   void add(const void* address, index_t bytes, std::shared_ptr<const OpenFile> file, index_t offset);
-  /// Nothing for an address in memory.
+  /// Says where an address in a file is; it is empty for an address in memory.
   std::optional<Place> find(const void* address) const;
 
  private:

@@ -1,0 +1,151 @@
+#include "redblue/files/io/engine.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <system_error>
+
+#include "redblue/language/error.hpp"
+
+namespace redblue::file::io {
+
+namespace {
+
+constexpr index_t kFewBytes = 1 << 16;    ///< a write of fewer goes through the page cache as one transfer
+constexpr index_t kMostCached = 4 << 20;  ///< written through the page cache before its pages are given back
+
+constexpr index_t up_to_page(index_t x) { return (x + kPage - 1) / kPage * kPage; }
+constexpr index_t down_to_page(index_t x) { return x / kPage * kPage; }
+
+std::size_t index_of(Request::Kind kind) { return static_cast<std::size_t>(kind); }
+
+[[noreturn]] void throw_failure(const Request& r) {
+  const bool reads = r.kind == Request::Kind::read;
+  const std::string& path = r.file->path();
+  const index_t at = r.failed_at.load();
+  const int error = r.errno_value.load();
+  const std::string what =
+      fmt::format("cannot {} {} bytes of '{}' at byte {}", reads ? "read" : "write", r.bytes, path, r.offset);
+  if (error == 0)
+    throw IoError(fmt::format("{}: the file ends at byte {} and had {} when it was opened: something has truncated it; "
+                              "make it anew and run again",
+                              what, at, r.file->size()),
+                  path, at);
+  std::string_view hint;
+  if (error == EIO) hint = "; the disk or its connection fails: see the kernel's log, and read from a copy";
+  if (error == ENOSPC || error == EDQUOT) hint = "; free some space or write to another disk";
+  if (error == EFBIG) hint = "; the limit on file sizes is lower (see ulimit -f)";
+  throw IoError(fmt::format("{}: {}{}", what, std::generic_category().message(error), hint), path, at, error);
+}
+
+}  // namespace
+
+void Engine::submit(Request& r) {
+  r.errno_value = 0;
+  r.failed_at = -1;
+  counters_[index_of(r.kind)].asked += r.bytes;
+  const index_t end = r.offset + r.bytes;
+  const int cached = r.file->cached_descriptor(), direct = r.file->direct_descriptor();
+  if (r.bytes == 0) return;
+  if (r.kind == Request::Kind::read) {
+    r.parts_left = 1;
+    if (direct >= 0) return begin(r, direct, down_to_page(r.offset), up_to_page(end), end);
+    return begin(r, cached, r.offset, end, end);
+  }
+  const index_t first_page = up_to_page(r.offset), last_page = down_to_page(end);
+  if (direct < 0 || last_page - first_page < kFewBytes) {
+    r.parts_left = 1;
+    return begin(r, cached, r.offset, end, end);
+  }
+  r.parts_left = 1 + (first_page > r.offset ? 1 : 0) + (end > last_page ? 1 : 0);
+  if (first_page > r.offset) begin(r, cached, r.offset, first_page, first_page);
+  if (end > last_page) begin(r, cached, last_page, end, end);
+  begin(r, direct, first_page, last_page, last_page);
+}
+
+void Engine::begin(Request& r, int descriptor, index_t from, index_t to, index_t needed_to) {
+  restart(new Transfer{&r, descriptor, from, to - from, r.buffer + (from - r.offset), needed_to - from});
+}
+
+void Engine::restart(Transfer* t) {
+  Counters& counters = counters_[index_of(t->request->kind)];
+  counters.moved += t->bytes;
+  ++counters.transfers;
+  const index_t number = counters.begun++;
+  Fault fault;
+  if (options_.fault) fault = options_.fault(t->request->kind, number);
+  if (fault.errno_value != 0) return completed(t, -fault.errno_value);
+  if (fault.at_most == 0) return completed(t, 0);
+  start(t, std::min(fault.at_most, t->bytes));
+}
+
+void Engine::completed(Transfer* t, index_t result) {
+  if (result == -EINTR || result == -EAGAIN) return restart(t);
+  if (result < 0) return finish(t, static_cast<int>(-result));
+  const Request& r = *t->request;
+  if (result >= t->needed) {
+    if (t->descriptor == r.file->cached_descriptor()) give_back_pages(*t);
+    return finish(t, 0);
+  }
+  // What is left begins on a page where requests are direct; a read that stopped within one has met the end of the
+  // file.
+  const index_t done = t->descriptor == r.file->direct_descriptor() ? down_to_page(result) : result;
+  if (done == 0) {
+    t->request->failed_at = t->offset + result;
+    return finish(t, r.kind == Request::Kind::write ? EIO : 0);
+  }
+  t->offset += done;
+  t->buffer += done;
+  t->bytes -= done;
+  t->needed -= done;
+  restart(t);
+}
+
+void Engine::finish(Transfer* t, int errno_value) {
+  Request& r = *t->request;
+  if (errno_value != 0) {
+    r.errno_value = errno_value;
+    r.failed_at = t->offset;
+  }
+  delete t;
+  // Nothing of the request is touched after this: whoever waits may end it.
+  std::atomic<int>& left = r.parts_left;
+  if (left.fetch_sub(1, std::memory_order_acq_rel) == 1) left.notify_all();
+}
+
+void Engine::give_back_pages(const Transfer& t) {
+  if (t.request->kind == Request::Kind::read) {
+    posix_fadvise(t.descriptor, t.offset, t.bytes, POSIX_FADV_DONTNEED);
+    return;
+  }
+  {
+    const std::lock_guard lock(cached_mutex_);
+    index_t& bytes = cached_bytes_[t.descriptor];
+    bytes += std::max(t.bytes, kPage);
+    if (bytes < kMostCached) return;
+    bytes = 0;
+  }
+  // Only clean pages can be given back.
+  sync_file_range(t.descriptor, 0, 0, SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER);
+  posix_fadvise(t.descriptor, 0, 0, POSIX_FADV_DONTNEED);
+}
+
+void Engine::wait_done(const Request& request) {
+  for (int left = request.parts_left.load(std::memory_order_acquire); left != 0;
+       left = request.parts_left.load(std::memory_order_acquire))
+    request.parts_left.wait(left, std::memory_order_acquire);
+}
+
+void Engine::wait(Request& request) {
+  wait_done(request);
+  if (request.errno_value != 0 || request.failed_at >= 0) throw_failure(request);
+}
+
+Traffic Engine::traffic_of(Request::Kind kind) const {
+  const Counters& c = counters_[index_of(kind)];
+  return {c.asked, c.moved, c.transfers};
+}
+
+}  // namespace redblue::file::io
