@@ -1,7 +1,9 @@
 #pragma once
-/// Arrays in .npy and safetensors files, read in place and written whole or not at all.
+/// Arrays in .npy, safetensors and raw files, read in place and written whole or not at all.
 #include "redblue/files/atomic_file.hpp"
 #include "redblue/files/mapped_file.hpp"
 #include "redblue/files/npy.hpp"
+#include "redblue/files/place.hpp"
+#include "redblue/files/raw.hpp"
 #include "redblue/files/safetensors.hpp"
 #include "redblue/files/tensor_file.hpp"

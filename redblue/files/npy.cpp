@@ -9,8 +9,10 @@
 
 #include "redblue/files/atomic_file.hpp"
 #include "redblue/files/elements.hpp"
+#include "redblue/files/input_file.hpp"
 #include "redblue/files/mapped_file.hpp"
 #include "redblue/files/npy_header.hpp"
+#include "redblue/files/place.hpp"
 #include "redblue/files/text.hpp"
 #include "redblue/language/error.hpp"
 
@@ -77,22 +79,64 @@ IoError bad(const std::string& path, std::size_t offset, const std::string& what
   return {fmt::format("'{}' is not a valid .npy file: {}", path, what), path, static_cast<index_t>(offset)};
 }
 
-Parsed parse_header(std::span<const std::byte> bytes, const std::string& path) {
-  if (bytes.empty()) throw bad(path, 0, "it is empty");
-  if (bytes.size() < kMagic.size() || std::memcmp(bytes.data(), kMagic.data(), kMagic.size()) != 0)
+/// Where the text of the header starts, and where the data does.
+struct Bounds {
+  std::size_t header_at, data_at;
+};
+
+/// `start` may end after the first 12 bytes of a file of `size` bytes.
+Bounds header_bounds(std::span<const std::byte> start, std::size_t size, const std::string& path) {
+  if (start.empty()) throw bad(path, 0, "it is empty");
+  if (start.size() < kMagic.size() || std::memcmp(start.data(), kMagic.data(), kMagic.size()) != 0)
     throw bad(path, 0, "it does not start with \\x93NUMPY");
-  if (bytes.size() < 10) throw bad(path, bytes.size(), "it ends within its first 10 bytes");
-  const auto major = std::to_integer<int>(bytes[6]), minor = std::to_integer<int>(bytes[7]);
+  if (start.size() < 10) throw bad(path, start.size(), "it ends within its first 10 bytes");
+  const auto major = std::to_integer<int>(start[6]), minor = std::to_integer<int>(start[7]);
   if (major < 1 || major > 3 || minor != 0)
     throw bad(path, 6, fmt::format("format {}.{}; redblue reads 1.0, 2.0 and 3.0", major, minor));
   const std::size_t header_at = major == 1 ? 10 : 12;
-  if (bytes.size() < header_at) throw bad(path, bytes.size(), "it ends within its first 12 bytes");
-  const std::size_t header_size = little_endian(bytes.subspan(8, header_at - 8));
-  if (header_size > bytes.size() - header_at)
-    throw bad(path, 8,
-              fmt::format("a header of {} bytes, but only {} bytes follow", header_size, bytes.size() - header_at));
-  const std::string_view text(reinterpret_cast<const char*>(bytes.data()) + header_at, header_size);
-  return {parse_npy_header(text, path, header_at), header_at + header_size};
+  if (start.size() < header_at) throw bad(path, start.size(), "it ends within its first 12 bytes");
+  const std::size_t header_size = little_endian(start.subspan(8, header_at - 8));
+  if (header_size > size - header_at)
+    throw bad(path, 8, fmt::format("a header of {} bytes, but only {} bytes follow", header_size, size - header_at));
+  return {header_at, header_at + header_size};
+}
+
+/// `start` is a file of `size` bytes, up to the end of its header at least.
+Parsed parse_header(std::span<const std::byte> start, std::size_t size, const std::string& path) {
+  const auto [header_at, data_at] = header_bounds(start, size, path);
+  const std::string_view text(reinterpret_cast<const char*>(start.data()) + header_at, data_at - header_at);
+  return {parse_npy_header(text, path, header_at), data_at};
+}
+Parsed parse_header(std::span<const std::byte> bytes, const std::string& path) {
+  return parse_header(bytes, bytes.size(), path);
+}
+
+/// The tensor without its data, and where this starts, by the start of a file of `size` bytes, as above.
+std::pair<FileTensor, std::size_t> described_tensor(std::span<const std::byte> start, std::size_t size,
+                                                    const std::string& path) {
+  auto [header, data_at] = parse_header(start, size, path);
+  const std::optional<Element> found = element_of(header.descr);
+  if (!found)
+    throw Unsupported(
+        fmt::format("'{}' holds elements of dtype '{}'; redblue reads f8, f4, f2 of either byte order, V2 as bf16, and "
+                    "b1 for masks{}",
+                    path, printable(header.descr, true),
+                    header.descr.find_first_of("iu") < 2
+                        ? ": whole numbers become a mask by .astype(bool), where true shows a key, "
+                          "and numbers to add by .astype('f4')"
+                        : ""));
+  const Element element = *found;
+  const auto width = static_cast<index_t>(size_of(element.dtype));
+  const auto count = element_count(header.shape, width);
+  if (!count)
+    throw bad(path, data_at,
+              fmt::format("shape ({}) of {} overflows 63 bits", text_of(header.shape), name_of(element.dtype)));
+  if (static_cast<std::size_t>(*count * width) != size - data_at)
+    throw bad(path, size,
+              fmt::format("shape ({}) of {} needs {} bytes of data, the file has {}", text_of(header.shape),
+                          name_of(element.dtype), *count * width, size - data_at));
+  auto strides = header.fortran_order ? fortran_order_strides(header.shape) : c_order_strides(header.shape);
+  return {{element.dtype, std::move(header.shape), std::move(strides), nullptr, element.swap_bytes}, data_at};
 }
 
 }  // namespace
@@ -122,30 +166,17 @@ NpyDescription describe_npy(std::span<const std::byte> bytes, const std::string&
 }
 
 FileTensor parse_npy(std::span<const std::byte> bytes, const std::string& path) {
-  auto [header, data_at] = parse_header(bytes, path);
-  const std::optional<Element> found = element_of(header.descr);
-  if (!found)
-    throw Unsupported(
-        fmt::format("'{}' holds elements of dtype '{}'; redblue reads f8, f4, f2 of either byte order, V2 as bf16, and "
-                    "b1 for masks{}",
-                    path, printable(header.descr, true),
-                    header.descr.find_first_of("iu") < 2
-                        ? ": whole numbers become a mask by .astype(bool), where true shows a key, "
-                          "and numbers to add by .astype('f4')"
-                        : ""));
-  const Element element = *found;
-  const auto width = static_cast<index_t>(size_of(element.dtype));
-  const auto count = element_count(header.shape, width);
-  if (!count)
-    throw bad(path, data_at,
-              fmt::format("shape ({}) of {} overflows 63 bits", text_of(header.shape), name_of(element.dtype)));
-  const auto data = bytes.subspan(data_at);
-  if (static_cast<std::size_t>(*count * width) != data.size())
-    throw bad(path, bytes.size(),
-              fmt::format("shape ({}) of {} needs {} bytes of data, the file has {}", text_of(header.shape),
-                          name_of(element.dtype), *count * width, data.size()));
-  auto strides = header.fortran_order ? fortran_order_strides(header.shape) : c_order_strides(header.shape);
-  return {element.dtype, std::move(header.shape), std::move(strides), data.data(), element.swap_bytes};
+  auto [tensor, data_at] = described_tensor(bytes, bytes.size(), path);
+  tensor.data = bytes.data() + data_at;
+  return tensor;
+}
+
+TensorPlace npy_place(const std::string& path) {
+  const InputFile file(path);
+  const auto size = static_cast<std::size_t>(file.size());
+  const std::size_t data_at = header_bounds(file.start(12), size, path).data_at;
+  auto [t, offset] = described_tensor(file.start(static_cast<index_t>(data_at)), size, path);
+  return {path, static_cast<index_t>(offset), t.dtype, std::move(t.shape), std::move(t.strides), t.swap_bytes};
 }
 
 namespace {

@@ -10,7 +10,9 @@
 #include <set>
 #include <tuple>
 
+#include "redblue/files/input_file.hpp"
 #include "redblue/files/mapped_file.hpp"
+#include "redblue/files/place.hpp"
 #include "redblue/files/safetensors_dtype.hpp"
 #include "redblue/files/text.hpp"
 #include "redblue/language/error.hpp"
@@ -21,16 +23,38 @@ namespace {
 
 using nlohmann::json;
 
-/// Checks one header; `bad` makes the error.
+/// A header without its tensors' data.
+struct Header {
+  std::vector<SafetensorsEntry> entries;  ///< in the order of their data
+  Safetensors::Metadata metadata;
+};
+
+/// Checks one header; `bad` makes the error. `data` is how many bytes follow it.
 class HeaderReader {
  public:
-  HeaderReader(std::string_view text, std::span<const std::byte> data, const std::string& path)
+  HeaderReader(std::string_view text, std::size_t data, const std::string& path)
       : text_(text), data_(data), path_(path) {}
+
+  Header read() const {
+    Header header;
+    const json all = parse();
+    for (const auto& [name, info] : all.items()) {
+      if (name == "__metadata__")
+        header.metadata = metadata(info);
+      else
+        header.entries.push_back(entry(name, info));
+    }
+    order(header.entries);
+    return header;
+  }
 
   [[nodiscard]] IoError bad(const std::string& what, std::size_t offset = 8) const {
     return IoError(fmt::format("'{}' is not a valid safetensors file: {}", path_, what), path_,
                    static_cast<index_t>(offset));
   }
+
+ private:
+  static constexpr int kMaxDepth = 16;  // the format needs 3
 
   json parse() const {
     if (text_.empty() || text_.front() != '{') throw bad("its header does not start with '{'");
@@ -65,14 +89,14 @@ class HeaderReader {
     return out;
   }
 
-  Safetensors::Entry entry(const std::string& name, const json& info) const {
+  SafetensorsEntry entry(const std::string& name, const json& info) const {
     const auto bad_tensor = [&](const std::string& what) {
       return bad(fmt::format("tensor '{}' {}", printable(name), what));
     };
     if (!info.is_object()) throw bad_tensor("is not an object");
     for (const char* key : {"dtype", "shape", "data_offsets"})
       if (!info.contains(key)) throw bad_tensor(fmt::format("has no {}", key));
-    Safetensors::Entry e{name, {}, {}, {}};
+    SafetensorsEntry e{name, {}, {}};
     if (!info["dtype"].is_string()) throw bad_tensor("has a dtype that is not a string");
     e.dtype = info["dtype"].get<std::string>();
 
@@ -82,16 +106,16 @@ class HeaderReader {
     if (!offsets.is_array() || offsets.size() != 2) throw bad_tensor("has data_offsets that are not two numbers");
     const auto begin = static_cast<std::size_t>(whole_number(offsets[0], bad_tensor, "data_offsets"));
     const auto end = static_cast<std::size_t>(whole_number(offsets[1], bad_tensor, "data_offsets"));
-    if (begin > end || end > data_.size())
-      throw bad_tensor(
-          fmt::format("has data_offsets [{}, {}], outside the {} bytes of data", begin, end, data_.size()));
-    e.bytes = data_.subspan(begin, end - begin);
+    if (begin > end || end > data_)
+      throw bad_tensor(fmt::format("has data_offsets [{}, {}], outside the {} bytes of data", begin, end, data_));
+    e.begin = data_at() + static_cast<index_t>(begin);
+    e.end = data_at() + static_cast<index_t>(end);
 
     const auto bits = bits_of_safetensors_dtype(e.dtype);
     // counted in bits: up to eight times stricter than necessary, but only for sizes that no file has
     const auto count = element_count(e.shape, bits ? *bits : 1);
     if (!count) throw bad_tensor(fmt::format("has shape [{}], whose size overflows 63 bits", text_of(e.shape)));
-    const auto bytes = static_cast<index_t>(e.bytes.size());
+    const index_t bytes = e.end - e.begin;
     if (bits && (*count * *bits % 8 != 0 || *count * *bits / 8 != bytes))
       throw bad_tensor(
           fmt::format("of shape [{}] and dtype {} has {} bytes of data", text_of(e.shape), e.dtype, bytes));
@@ -99,22 +123,22 @@ class HeaderReader {
   }
 
   /// Sorts the entries by their data, which must fill the rest of the file.
-  void order(std::vector<Safetensors::Entry>& entries) const {
-    const auto place = [&](const Safetensors::Entry& e) { return std::tuple(e.bytes.data(), e.bytes.size()); };
+  void order(std::vector<SafetensorsEntry>& entries) const {
+    const auto place = [](const SafetensorsEntry& e) { return std::tuple(e.begin, e.end); };
     std::sort(entries.begin(), entries.end(), [&](const auto& a, const auto& b) { return place(a) < place(b); });
-    const std::byte* end = data_.data();
+    index_t end = data_at();
     for (const auto& e : entries) {
-      if (e.bytes.data() != end)
+      if (e.begin != end)
         throw bad(fmt::format("the data of tensor '{}' starts at {}, that before it ends at {}", printable(e.name),
-                              e.bytes.data() - data_.data(), end - data_.data()));
-      end += e.bytes.size();
+                              e.begin - data_at(), end - data_at()));
+      end = e.end;
     }
-    if (end != data_.data() + data_.size())
-      throw bad(fmt::format("its tensors end at byte {} of {} bytes of data", end - data_.data(), data_.size()));
+    if (end - data_at() != static_cast<index_t>(data_))
+      throw bad(fmt::format("its tensors end at byte {} of {} bytes of data", end - data_at(), data_));
   }
 
- private:
-  static constexpr int kMaxDepth = 16;  // the format needs 3
+  /// The byte of the file where the data begins.
+  index_t data_at() const { return 8 + static_cast<index_t>(text_.size()); }
 
   template <class BadTensor>
   static index_t whole_number(const json& n, const BadTensor& bad_tensor, std::string_view where) {
@@ -126,38 +150,79 @@ class HeaderReader {
   }
 
   std::string_view text_;
-  std::span<const std::byte> data_;
+  std::size_t data_;
   const std::string& path_;
 };
+
+/// The length of the text of the header. `start` may end after the first 8 bytes of a file of `size` bytes.
+std::size_t header_length(std::span<const std::byte> start, std::size_t size, const std::string& path) {
+  const auto bad = [&](const std::string& what) { return HeaderReader({}, 0, path).bad(what, 0); };
+  if (start.size() < 8) throw bad(fmt::format("{} bytes; the length of the header alone takes 8", start.size()));
+  std::uint64_t length = 0;
+  for (std::size_t i = 8; i-- > 0;) length = length << 8 | std::to_integer<std::uint64_t>(start[i]);
+  if (length > kMaxHeaderBytes)
+    throw bad(fmt::format("a header of {} bytes, above the limit of {}", length, kMaxHeaderBytes));
+  if (length > size - 8) throw bad(fmt::format("a header of {} bytes, but only {} bytes follow", length, size - 8));
+  return length;
+}
+
+/// `start` is a file of `size` bytes, up to the end of its header at least.
+Header read_header(std::span<const std::byte> start, std::size_t size, const std::string& path) {
+  const std::size_t length = header_length(start, size, path);
+  return HeaderReader({reinterpret_cast<const char*>(start.data()) + 8, length}, size - 8 - length, path).read();
+}
+
+/// The type of a tensor. Throws Unsupported for one that redblue does not compute with.
+DType known_dtype(const SafetensorsEntry& e, const std::string& path) {
+  if (const auto dtype = safetensors_dtype(e.dtype)) return *dtype;
+  throw Unsupported(fmt::format("tensor '{}' of '{}' has dtype {}; redblue computes with F64, F32, F16, BF16",
+                                printable(e.name), path, printable(e.dtype)));
+}
+
+/// `names` are sorted.
+[[noreturn]] void throw_no_tensor(const std::string& name, const std::vector<std::string>& names,
+                                  const std::string& path) {
+  constexpr std::size_t kMostNames = 40;
+  std::vector<std::string> known;
+  for (const std::string& other : names)
+    if (known.size() < kMostNames) known.push_back(printable(other));
+  const std::string more = names.size() > kMostNames ? fmt::format(", and {} more", names.size() - kMostNames) : "";
+  throw InvalidProblem(fmt::format("'{}' has no tensor '{}'; it has {}{}", path, printable(name),
+                                   known.empty() ? "none" : fmt::format("{}", fmt::join(known, ", ")), more));
+}
+
+constexpr bool kSwapped = std::endian::native == std::endian::big;  // files are little-endian
 
 }  // namespace
 
 Safetensors parse_safetensors(std::span<const std::byte> bytes, const std::string& path,
                               std::shared_ptr<const void> keeps_alive) {
-  const auto bad = [&](const std::string& what) { return HeaderReader({}, {}, path).bad(what, 0); };
-  if (bytes.size() < 8) throw bad(fmt::format("{} bytes; the length of the header alone takes 8", bytes.size()));
-  std::uint64_t header_size = 0;
-  for (std::size_t i = 8; i-- > 0;) header_size = header_size << 8 | std::to_integer<std::uint64_t>(bytes[i]);
-  if (header_size > kMaxHeaderBytes)
-    throw bad(fmt::format("a header of {} bytes, above the limit of {}", header_size, kMaxHeaderBytes));
-  if (header_size > bytes.size() - 8)
-    throw bad(fmt::format("a header of {} bytes, but only {} bytes follow", header_size, bytes.size() - 8));
-
-  const std::string_view text(reinterpret_cast<const char*>(bytes.data()) + 8, header_size);
-  const HeaderReader reader(text, bytes.subspan(8 + header_size), path);
-  const json header = reader.parse();
+  Header header = read_header(bytes, bytes.size(), path);
   Safetensors file;
   file.path_ = path;
   file.owner_ = std::move(keeps_alive);
-  for (const auto& [name, info] : header.items()) {
-    if (name == "__metadata__")
-      file.metadata_ = reader.metadata(info);
-    else
-      file.entries_.push_back(reader.entry(name, info));
+  file.metadata_ = std::move(header.metadata);
+  for (SafetensorsEntry& e : header.entries) {
+    const auto data = bytes.subspan(static_cast<std::size_t>(e.begin), static_cast<std::size_t>(e.end - e.begin));
+    file.entries_.push_back({std::move(e), data});
   }
-  reader.order(file.entries_);
   for (std::size_t i = 0; i < file.entries_.size(); ++i) file.index_[file.entries_[i].name] = i;
   return file;
+}
+
+TensorPlace safetensors_place(const std::string& path, const std::string& name) {
+  const InputFile file(path);
+  const auto size = static_cast<std::size_t>(file.size());
+  const std::size_t length = header_length(file.start(8), size, path);
+  const Header header = read_header(file.start(8 + static_cast<index_t>(length)), size, path);
+  const auto found = std::ranges::find(header.entries, name, &SafetensorsEntry::name);
+  if (found == header.entries.end()) {
+    std::vector<std::string> names;
+    for (const SafetensorsEntry& e : header.entries) names.push_back(e.name);
+    std::ranges::sort(names);
+    throw_no_tensor(name, names, path);
+  }
+  return {path, found->begin, known_dtype(*found, path), found->shape, c_order_strides(found->shape), kSwapped};
 }
 
 Safetensors read_safetensors(const std::string& path) {
@@ -174,23 +239,12 @@ std::vector<std::string> Safetensors::names() const {
 
 const Safetensors::Entry& Safetensors::entry(const std::string& name) const {
   if (const auto it = index_.find(name); it != index_.end()) return entries_[it->second];
-  constexpr std::size_t kMostNames = 40;
-  std::vector<std::string> known;
-  for (const auto& [other, position] : index_)
-    if (known.size() < kMostNames) known.push_back(printable(other));
-  const std::string more = index_.size() > kMostNames ? fmt::format(", and {} more", index_.size() - kMostNames) : "";
-  throw InvalidProblem(fmt::format("'{}' has no tensor '{}'; it has {}{}", path_, printable(name),
-                                   known.empty() ? "none" : fmt::format("{}", fmt::join(known, ", ")), more));
+  throw_no_tensor(name, names(), path_);
 }
 
 Tensor Safetensors::tensor(const std::string& name) const {
   const Entry& e = entry(name);
-  const auto dtype = safetensors_dtype(e.dtype);
-  if (!dtype)
-    throw Unsupported(fmt::format("tensor '{}' of '{}' has dtype {}; redblue computes with F64, F32, F16, BF16",
-                                  printable(name), path_, printable(e.dtype)));
-  return Tensor({*dtype, e.shape, c_order_strides(e.shape), e.bytes.data(), std::endian::native == std::endian::big},
-                owner_);
+  return Tensor({known_dtype(e, path_), e.shape, c_order_strides(e.shape), e.bytes.data(), kSwapped}, owner_);
 }
 
 std::optional<DType> safetensors_dtype(std::string_view name) {

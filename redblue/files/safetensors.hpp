@@ -14,15 +14,20 @@ namespace redblue::file {
 
 class AtomicFile;
 
+/// What the header says of one tensor. The dtype is as written there; redblue may not be able to compute with it.
+struct SafetensorsEntry {
+  std::string name;
+  std::string dtype;
+  std::vector<index_t> shape;
+  index_t begin = 0, end = 0;  ///< its bytes in the file
+};
+
 /// A safetensors file: named tensors, little-endian and row-major, and a map of strings.
 /// Copies are cheap and share the mapped file.
 class Safetensors {
  public:
-  /// The header's entry for one tensor. The dtype is as written there; redblue may not be able to compute with it.
-  struct Entry {
-    std::string name;
-    std::string dtype;
-    std::vector<index_t> shape;
+  /// The header's entry for one tensor, and its bytes.
+  struct Entry : SafetensorsEntry {
     std::span<const std::byte> bytes;
   };
   using Metadata = std::map<std::string, std::string>;
