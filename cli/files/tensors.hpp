@@ -9,16 +9,19 @@
 #include "command_line.hpp"
 #include "files/archive.hpp"
 #include "files/layout.hpp"
+#include "files/raw.hpp"
 #include "redblue/files/tensor_file.hpp"
 #include "redblue/runtime/run.hpp"
 
 namespace redblue::cli {
 
-/// Where the tensors of a run come from and go to: one safetensors or .npz file each way, or a .npy file per tensor.
+/// Where the tensors of a run come from and go to: one safetensors or .npz file each way, or a .npy file per tensor;
+/// inputs may also lie in files without a header.
 /// Tensors go by the lower-case names of their arrays: q, lse, dq, a1.
 struct FileOptions {
   std::optional<std::string> input, output;               ///< safetensors or .npz
   std::map<std::string, std::optional<std::string>> npy;  ///< by tensor
+  std::vector<std::string> raw;                           ///< "q=q.bin:f32:8x4096x64": inputs without a header
   std::vector<std::string> names;                         ///< "q=query": names inside these files
   std::optional<std::string> layout;
   bool with_forward = false;           ///< gradients: o and lse are computed, and written beside them
@@ -34,6 +37,8 @@ struct FileOptions {
   bool ignores(const std::string& name) const;
   /// Does the archive, or null, hold this tensor, and does --ignore not name it?
   bool is_taken_from(const Archive* archive, const std::string& tensor) const;
+  /// The input of this name that has no header, if --raw names it.
+  std::optional<RawTensor> raw_of(const std::string& tensor) const;
   /// `input`, open; null without one, or where it cannot be read: `validate` and LoadedInputs say what is wrong with
   /// it.
   std::unique_ptr<Archive> opened() const;
@@ -44,8 +49,17 @@ struct FileOptions {
   bool wants(const std::string& tensor) const { return output || npy.at(tensor); }
   /// The arrays that files of a problem of this kind take.
   std::vector<SlowArray> written(const Problem& kind) const;
+
+ private:
+  /// Throws InvalidProblem unless --raw names inputs, each of them once in all.
+  void require_raw(const std::vector<std::string>& in, const std::vector<std::string>& out) const;
 };
 
+/// A problem of this kind with sizes, for its lists of arrays.
+Problem sample(Problem kind);
+/// The arrays that a run reads from files: inputs, and outputs that are given.
+std::vector<SlowArray> read_by(const Problem& p);
+std::vector<std::string> tensor_names(const std::vector<SlowArray>& arrays);
 /// Every tensor that a file may hold for some operation.
 std::vector<std::string> all_names();
 /// --name and --layout.

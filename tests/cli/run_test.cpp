@@ -215,5 +215,65 @@ TEST(Cli, WarnsOfNaNInInputs) {
   }
 }
 
+/// The elements of a tensor of f32 without a header, behind `before`.
+void write_raw(const std::string& path, const std::vector<double>& values, const std::string& before = "") {
+  const std::vector<float> narrow(values.begin(), values.end());
+  file::write_text(path, before + std::string(reinterpret_cast<const char*>(narrow.data()), 4 * narrow.size()));
+}
+
+TEST(Cli, RunReadsInputsWithoutAHeader) {
+  const Problem p = problem(9, 12, 6, 5);
+  const Data x = generate(p);
+  const Workplace w;
+  w.inputs(p, x, 2);
+  ASSERT_EQ(w.run("run --M 200 --quiet"_args + kNpyFiles).exit_code, 0);
+  const std::string o = file::read_text(w / "o.npy");
+  write_raw(w / "q.bin", x.q, "12 bytes: q ");
+  write_raw(w / "k:v.bin", x.k);
+  write_raw(w / "v.bin", x.v);
+  const Args raw = "run --M 200 --raw q=q.bin:f32:9x6@12 --raw k=k:v.bin:f32:12x6"_args;
+  const Finished f = w.run(raw + "--raw v=v.bin:f32:12x5@0 --o o.npy --verify"_args);
+  EXPECT_EQ(f.exit_code, 0) << f.err;
+  EXPECT_EQ(file::read_text(w / "o.npy"), o);
+  const Finished one = w.run(raw + "--raw v=v.bin:f32:12x5 --output y.safetensors"_args);
+  EXPECT_EQ(one.exit_code, 0) << one.err;
+  EXPECT_EQ(numbers(file::read_safetensors(w / "y.safetensors").tensor("o")), numbers(file::read_npy(w / "o.npy")));
+  const Finished beside = w.run(raw + "--v v.npy --o o.npy"_args);
+  EXPECT_EQ(beside.exit_code, 0) << beside.err;
+  EXPECT_EQ(file::read_text(w / "o.npy"), o);
+}
+
+TEST(Cli, RunRefusesWhatIsNotInAFileWithoutAHeader) {
+  const Problem p = problem(9, 12, 6, 5);
+  const Data x = generate(p);
+  const Workplace w;
+  w.inputs(p, x, 2);
+  w.safetensors("x.safetensors", p, x);
+  write_raw(w / "q.bin", x.q);
+  const Args others = "run --M 200 --k k.npy --v v.npy --o o.npy --raw"_args;
+  const std::string form = "give TENSOR=FILE:TYPE:SHAPE";
+  for (const auto& [raw, says] : std::vector<std::pair<std::string, std::vector<std::string>>>{
+           {"q.bin:f32:9x6", {"names no tensor before a =", form}},
+           {"q=q.bin", {"no file, type and shape", form}},
+           {"q=q.bin:9x6", {"no file, type and shape", form}},
+           {"q=q.bin:f31:9x6", {"'f31' is no type: f64, f32, f16, bf16", form}},
+           {"q=q.bin:f32:9xx6", {"'' is no size of a dimension", form}},
+           {"q=q.bin:f32:9x-6", {"'-6' is no size", form}},
+           {"q=q.bin:f32:9x0", {"'0' is no size", form}},
+           {"q=q.bin:f32:9x6@1k", {"'1k' is no byte of a file", form}},
+           {"q=q.bin:f32:9x7", {"[9, 7] of f32 takes 252 bytes, and 'q.bin' has 216: is it this shape"}},
+           {"q=q.bin:f32:9x5", {"takes 180 bytes, and 'q.bin' has 216: give the byte at which the tensor begins"}},
+           {"q=q.bin:f32:9x6@4", {"takes 216 bytes from byte 4 on, and 'q.bin' has 216"}},
+           {"q=nowhere.bin:f32:9x6", {"nowhere.bin", "No such file"}},
+           {"o=q.bin:f32:9x5", {"o is an output, which goes to .npy, .npz or safetensors"}},
+           {"x=q.bin:f32:9x5", {"there is no input x; inputs are q k v"}},
+           {"k=q.bin:f32:9x6", {"k is given already"}}})
+    expect_refused(w, {others + Args{raw}, says});
+  expect_refused(w, {"run --M 200 --input x.safetensors --output y.safetensors --raw q=q.bin:f32:9x6"_args,
+                     {"--raw q=q.bin", "x.safetensors has a tensor q, too: leave one of them out"}});
+  expect_refused(w, {"run --M 200 --raw q=q.bin:f32:9x6 --output y.safetensors"_args, {"--op forward needs --k"}});
+  expect_refused(w, {"run --M 200 --raw q=q.bin:f32:9x6 --k k.npy --v v.npy --o q.bin"_args, {"is also an input"}});
+}
+
 }  // namespace
 }  // namespace redblue::test
