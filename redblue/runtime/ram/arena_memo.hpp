@@ -85,8 +85,8 @@ class ArenaMemo : public Backend::Memo {
   }
 
   /// The words of the chosen row, of these facts, on arrays that lie like those of `slow`.
-  template <class T>
-  machine::ArenaWords words(const plan::Plan& plan, const RowFacts& facts, const machine::SlowMemory& slow,
+  template <class T, class Slow>
+  machine::ArenaWords words(const plan::Plan& plan, const RowFacts& facts, const typename Slow::Arrays& slow,
                             Products products, Walk walk) {
     const kernel::Implementations<T>& implementations = implementations_for<T>(products);
     const Key key{&plan, &implementations, kinds_of(facts, slow), walk};
@@ -95,22 +95,21 @@ class ArenaMemo : public Backend::Memo {
       for (const auto& [known, words] : known_)
         if (known == key) return words;
     }
-    const machine::CallerMemory<T> memory(slow, implementations);
+    const Slow memory(slow, implementations);
     const machine::ArenaWords words = walk == Walk::whole
-                                          ? walked(plan, unlike_instances(plan), memory, implementations)
-                                          : walk_some(plan, memory, implementations);
+                                          ? walked<T>(plan, unlike_instances(plan), memory, implementations)
+                                          : walk_some<T>(plan, memory, implementations);
     const std::lock_guard lock(mutex_);
     return known_.emplace_back(key, words).second;
   }
 
  private:
   static constexpr index_t kFew = 20'000, kMany = 1'000'000;  ///< kernel calls: some 0.3 and 15 ms
-  template <class T>
-  using TooMany = typename machine::Sizing<machine::CallerMemory<T>>::TooMany;
+  template <class Slow>
+  using TooMany = typename machine::Sizing<Slow>::TooMany;
 
-  template <class T>
-  static machine::ArenaWords walked(const plan::Plan& plan, const plan::Instances& x,
-                                    const machine::CallerMemory<T>& memory,
+  template <class T, class Slow>
+  static machine::ArenaWords walked(const plan::Plan& plan, const plan::Instances& x, const Slow& memory,
                                     const kernel::Implementations<T>& implementations,
                                     index_t most = std::numeric_limits<index_t>::max()) {
     machine::ArenaWords words;
@@ -127,8 +126,8 @@ class ArenaMemo : public Backend::Memo {
   }
   /// Walks through all sequences and parts of a pattern, or where that takes long through one of each shape: then it
   /// leaves out what is written for queries without keys. It takes all where products go over them together.
-  template <class T>
-  static machine::ArenaWords walk_some(const plan::Plan& plan, const machine::CallerMemory<T>& memory,
+  template <class T, class Slow>
+  static machine::ArenaWords walk_some(const plan::Plan& plan, const Slow& memory,
                                        const kernel::Implementations<T>& implementations) {
     plan::Instances x = plan.instances();
     const schedule::Traits& traits = plan.row().algorithm->traits;
@@ -136,10 +135,10 @@ class ArenaMemo : public Backend::Memo {
     // Whether it takes the pattern or an interval mask depends on its tiling, or on the pattern.
     const bool either = has_pattern(x.sizes) && traits.patterns && (traits.hides || traits.intervals);
     if (x.sizes.sequences == nullptr || is_projected(plan.problem.op) || either)
-      return walk_some(plan, unlike_instances(plan), memory, implementations);
+      return walk_some<T>(plan, unlike_instances(plan), memory, implementations);
     try {
-      return walked(plan, unlike_instances(plan), memory, implementations, kFew);
-    } catch (const TooMany<T>&) {
+      return walked<T>(plan, unlike_instances(plan), memory, implementations, kFew);
+    } catch (const TooMany<Slow>&) {
       x.count = 1;
     }
     machine::ArenaWords words;
@@ -148,26 +147,25 @@ class ArenaMemo : public Backend::Memo {
       const Mask& mask = part.mask;
       if (!seen.insert({{part.n_q, part.n_k, mask.lo, mask.hi, mask.prefix}, mask.list()}).second) continue;
       x.sizes = std::move(part);
-      words.grow(walk_some(plan, x, memory, implementations));
+      words.grow(walk_some<T>(plan, x, memory, implementations));
     }
     return words;
   }
-  template <class T>
-  static machine::ArenaWords walk_some(const plan::Plan& plan, plan::Instances x,
-                                       const machine::CallerMemory<T>& memory,
+  template <class T, class Slow>
+  static machine::ArenaWords walk_some(const plan::Plan& plan, plan::Instances x, const Slow& memory,
                                        const kernel::Implementations<T>& implementations) {
     const plan::Row& row = plan.row();
     try {
-      return walked(plan, x, memory, implementations, kFew);
-    } catch (const TooMany<T>&) {
+      return walked<T>(plan, x, memory, implementations, kFew);
+    } catch (const TooMany<Slow>&) {
       x.sizes = fewer_tiles(*row.algorithm, x.sizes, row.tiling);
     }
     try {
-      return walked(plan, x, memory, implementations, kMany);
-    } catch (const TooMany<T>&) {
+      return walked<T>(plan, x, memory, implementations, kMany);
+    } catch (const TooMany<Slow>&) {
       x.sizes = fewer_features(*row.algorithm, x.sizes, row.tiling);
     }
-    return walked(plan, x, memory, implementations);
+    return walked<T>(plan, x, memory, implementations);
   }
 
   /// For each array, the properties that decide whether it is staged. The plan decides how workspace lies.
@@ -179,7 +177,7 @@ class ArenaMemo : public Backend::Memo {
     Walk walk;
     bool operator==(const Key&) const = default;
   };
-  static Kinds kinds_of(const RowFacts& facts, const machine::SlowMemory& slow) {
+  static Kinds kinds_of(const RowFacts& facts, const auto& slow) {
     Kinds kinds{};
     for (const auto* list : {&facts.inputs, &facts.outputs})
       for (const SlowArray array : *list) {

@@ -17,6 +17,10 @@ class Converted {
     list_.push_back({from, to});
     words_ += Words(to.shape[0]) * to.shape[1] * to.shape[2] * to.shape[3];
   }
+  struct Pair {
+    Tensor from, to;
+  };
+  const std::vector<Pair>& pairs() const { return list_; }
   Words words() const { return words_; }
   template <class T>
   void finish(ThreadPool& pool, int workers) const {
@@ -38,9 +42,6 @@ class Converted {
   }
 
  private:
-  struct Pair {
-    Tensor from, to;
-  };
   std::vector<Pair> list_;
   Words words_;
 };

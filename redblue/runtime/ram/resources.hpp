@@ -7,21 +7,21 @@
 #include "redblue/runtime/ram/scratch.hpp"
 #include "redblue/runtime/run.hpp"
 
-/// What a run in the caller's memory has at hand.
+/// What a run has at hand.
 namespace redblue {
 
 /// The words that attention may multiply. int8: those of bf16 to which words of int8 are widened.
 enum class Products : std::uint8_t { own, bf16, int8 };
 
-template <class T>
+template <class T, class Slow = machine::CallerMemory<T>>
 struct Resources {
-  Scratch<T>& scratch;  ///< its slow memory: the caller's arrays and workspace; arenas: fast memory of each worker
-  index_t words = 0;    ///< of fast memory, of each
+  Scratch<T, Slow>& scratch;  ///< its slow memory: arrays and workspace; arenas: fast memory of each worker
+  index_t words = 0;          ///< of fast memory, of each
   ThreadPool* pool = nullptr;
   Products products = Products::own;
   std::function<void(int worker, index_t words)> report{};  ///< called now and then with the words a worker has moved
 
-  std::vector<machine::SlowMemory>& slow() const { return scratch.states.slow; }
+  std::vector<typename Slow::Arrays>& slow() const { return scratch.states.slow; }
 };
 
 /// The fastest that this processor has.
@@ -33,9 +33,5 @@ const kernel::Implementations<T>& implementations_for(Products products) {
                                         : kernel::int8_implementations(best_isa());
   return kernel::implementations<T>(best_isa());
 }
-
-/// Runs the plan's chosen row, as it was prepared, without a forward plan before it.
-template <class T>
-Measured run_row(const plan::Plan& plan, const plan::Prepared& prepared, const Resources<T>& with);
 
 }  // namespace redblue

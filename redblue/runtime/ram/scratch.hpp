@@ -13,9 +13,9 @@
 namespace redblue {
 
 /// Lists and memory of a run.
-template <class T>
+template <class T, class Slow = machine::CallerMemory<T>>
 struct Scratch {
-  machine::WorkerStates<T, machine::CallerMemory<T>> states;
+  machine::WorkerStates<T, Slow> states;
   std::vector<machine::ArenaMemory<T>> arenas;
 
   /// As many bytes, or none where the system has not as many.
