@@ -47,7 +47,8 @@ SHELVES = {
     ],
     "machines": [
         "",
-        "ram",  # computes
+        "ram",    # computes
+        "files",  # what Ram computes on, in files: requests ahead of it and behind it
     ],
     "schedules": [
         "parts",     # what families share: tilings and their limits, masks, cores, products of matrices
@@ -69,7 +70,8 @@ SHELVES = {
     ],
     "runtime": [
         "",
-        "ram",  # the backend
+        "ram",    # the backend
+        "files",  # another one: the same over files
     ],
     "verify": [
         "oracle",

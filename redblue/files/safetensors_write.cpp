@@ -65,16 +65,28 @@ std::string header_of(const std::vector<const NamedTensor*>& order, const Safete
 
 }  // namespace
 
-void write_safetensors(AtomicFile& out, const std::vector<NamedTensor>& tensors,
-                       const Safetensors::Metadata& metadata) {
-  for (const auto& t : tensors)
-    check_writable(t.tensor, fmt::format("tensor '{}' of '{}'", printable(t.name), out.path()));
+std::vector<index_t> begin_safetensors(AtomicFile& out, const std::vector<NamedTensor>& tensors,
+                                       const Safetensors::Metadata& metadata) {
   const auto order = in_file_order(tensors);
   const std::string header = header_of(order, metadata);
   std::string length;
   for (std::size_t i = 0; i < 8; ++i) length += static_cast<char>(header.size() >> 8 * i & 0xff);
   out.write(length + header);
-  for (const auto* t : order) write_elements(out, t->tensor);
+  std::vector<index_t> begin(tensors.size());
+  index_t at = out.bytes_written();
+  for (const auto* t : order) {
+    begin[static_cast<std::size_t>(t - tensors.data())] = at;
+    at += t->tensor.size_bytes();
+  }
+  return begin;
+}
+
+void write_safetensors(AtomicFile& out, const std::vector<NamedTensor>& tensors,
+                       const Safetensors::Metadata& metadata) {
+  for (const auto& t : tensors)
+    check_writable(t.tensor, fmt::format("tensor '{}' of '{}'", printable(t.name), out.path()));
+  begin_safetensors(out, tensors, metadata);
+  for (const auto* t : in_file_order(tensors)) write_elements(out, t->tensor);
 }
 
 index_t safetensors_file_size(const std::vector<NamedTensor>& tensors, const Safetensors::Metadata& metadata) {

@@ -33,8 +33,8 @@ struct Request {
   std::atomic<index_t> failed_at{-1};  ///< byte of the file where it did, or where the file ended; else -1
 };
 
-/// What a test does to a transfer before it begins: it fails with an errno, or moves at most so many bytes. Where that
-/// is none, a read finds the end of the file.
+/// What a test does to a transfer before it begins: it fails with an errno, or moves no more than a number of bytes.
+/// Where that is none, a read finds the end of the file.
 struct Fault {
   int errno_value = 0;
   index_t at_most = std::numeric_limits<index_t>::max();

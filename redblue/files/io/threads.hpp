@@ -29,7 +29,7 @@ class ThreadsEngine : public Engine {
   std::deque<Task> tasks_;
   bool ends_ = false;
   int idle_ = 0;
-  int most_;  ///< threads
+  int most_;                          ///< threads
   std::vector<std::thread> threads_;  ///< as many as were needed so far
 };
 

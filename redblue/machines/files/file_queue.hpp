@@ -1,0 +1,154 @@
+#pragma once
+#include <condition_variable>
+#include <cstring>
+#include <deque>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "redblue/files/io/engine.hpp"
+#include "redblue/files/io/file_map.hpp"
+#include "redblue/files/io/ring.hpp"
+#include "redblue/machines/files/buffers.hpp"
+#include "redblue/machines/files/pieces.hpp"
+
+namespace redblue::machine {
+
+/// What passed through a queue: bytes of words, as the model counts them.
+struct FileTraffic {
+  index_t read = 0, written = 0;
+  double waited = 0;  ///< seconds for which the computing side waited for files
+};
+
+/// Stands between files and the machine that computes. One thread lists the blocks that the machine will read and
+/// write, in that order, by walking through the same schedule (listing.hpp): the queue reads those ahead, as many as
+/// its buffers hold, neighbouring ones in one request. The machine, on another thread, takes the blocks in the same
+/// order. A block that overlaps one which is still to be written is read after that. Where nothing is listed (the
+/// schedule asks for data) a block is read when the machine wants it.
+///
+/// Words at addresses that are not of the map are in memory, and the queue leaves them alone.
+class FileQueue {
+ public:
+  /// `map` and `engine` outlive it. Throws InvalidProblem where the buffers are too small for two requests.
+  FileQueue(const file::io::FileMap& map, file::io::Engine& engine, const FileBuffers& buffers);
+  /// Waits for all requests.
+  ~FileQueue();
+  FileQueue(const FileQueue&) = delete;
+  FileQueue& operator=(const FileQueue&) = delete;
+
+  // The thread that lists. It waits where the buffers are full. All throw Stopped after stop().
+  struct Stopped {};
+  void list_read(const Storage& s, const Block& b);
+  void list_write(const Storage& s, const Block& b);
+  void list_add(const Storage& s, const Block& b);
+  /// Nothing more is known. The machine meets the error, if there is one, where it comes to the end of the list.
+  void end_list(std::exception_ptr error = nullptr);
+
+  // The thread that computes.
+  /// Calls visit(piece, storage) for the pieces of a block; `storage` is where its words lie in memory.
+  template <class Visit>
+  void read(const Storage& s, const Block& b, const Visit& visit) {
+    for_pieces(s, b, cut(), [&](const Piece& p) {
+      const Taken taken = take(p, true);
+      visit(p, taken.bytes == nullptr ? p.storage : p.at(taken.bytes));
+      if (taken.bytes != nullptr) give_back(*taken.run);
+    });
+  }
+  /// Does the same, and writes what visit() leaves there.
+  template <class Visit>
+  void write(const Storage& s, const Block& b, const Visit& visit) {
+    for_pieces(s, b, cut(), [&](const Piece& p) {
+      if (!p.is_whole()) return rewrite(p, false, visit);
+      std::byte* const to = begin_write(p);
+      visit(p, to == nullptr ? p.storage : p.at(to));
+      if (to != nullptr) send_write();
+    });
+  }
+  /// Does the same where visit() finds what is there. Words of two pieces may be one place.
+  template <class Visit>
+  void add(const Storage& s, const Block& b, const Visit& visit) {
+    for_pieces(s, b, cut(), [&](const Piece& p) { rewrite(p, true, visit); });
+  }
+  /// Waits until all is written. Throws IoError where that fails, and std::logic_error where something listed was not
+  /// taken.
+  void finish();
+  /// The machine has failed: what lists is stopped.
+  void stop();
+
+  const FileTraffic& traffic() const { return traffic_; }
+  index_t bytes() const { return read_ring_.size() + write_ring_.size(); }  ///< of memory
+
+ private:
+  using Request = file::io::Request;
+  /// Words of several pieces that one request reads.
+  struct Run {
+    Request request;
+    file::io::Ring::Space space;
+    index_t pieces_left = 0;
+    bool sent = false;
+  };
+  struct Listed {
+    std::uintptr_t first;
+    index_t bytes;
+    Run* run;
+  };
+  struct Write {
+    Request request;
+    file::io::Ring::Space space{};
+  };
+  struct Taken {
+    std::byte* bytes = nullptr;
+    Run* run = nullptr;
+  };
+  using Lock = std::unique_lock<std::mutex>;
+
+  Cut cut() const;
+  std::optional<file::io::FileMap::Place> place_of(const Piece& p) const;
+  // What lists.
+  void list_piece(Lock& lock, const Piece& p);
+  void list_write_of(Lock& lock, const Piece& p);
+  void wait_for_writes(Lock& lock, const file::io::FileMap::Place& place, index_t bytes);
+  void wait_for_machine(Lock& lock, const auto& is_ready);
+  Run& run_for(Lock& lock, const file::io::FileMap::Place& place, index_t bytes);
+  void send(Lock& lock, Run& run);
+  void send_all(Lock& lock);
+  // What computes.
+  /// `counted`: are its words what the schedule reads?
+  Taken take(const Piece& p, bool counted);
+  Run& read_now(Lock& lock, const file::io::FileMap::Place& place, const Piece& p);
+  void give_back(Run& run);
+  std::byte* begin_write(const Piece& p);
+  void send_write();
+  void finish_oldest_write(Lock& lock);
+  /// Reads a piece, and writes it as visit() leaves it.
+  template <class Visit>
+  void rewrite(const Piece& p, bool counted, const Visit& visit) {
+    const Taken taken = take(p, counted);
+    if (taken.bytes == nullptr) return visit(p, p.storage);
+    std::byte* const to = begin_write(p);
+    std::memcpy(to, taken.bytes, static_cast<std::size_t>(p.bytes));
+    give_back(*taken.run);
+    visit(p, p.at(to));
+    send_write();
+  }
+
+  const file::io::FileMap& map_;
+  file::io::Engine& engine_;
+  const FileBuffers buffers_;
+
+  std::mutex mutex_;
+  std::condition_variable for_machine_, for_list_;
+  file::io::Ring read_ring_, write_ring_;
+  std::deque<Run> runs_;       ///< in the order of their memory
+  std::vector<Run*> open_;     ///< of them, those that are not sent
+  std::deque<Listed> listed_;  ///< pieces that the machine has not taken
+  std::deque<std::shared_ptr<Write>> listed_writes_, sent_writes_;
+  std::shared_ptr<Write> write_;  ///< that the machine is making
+  bool ended_ = false, stopped_ = false, list_waits_ = false;
+  index_t free_at_notice_ = 0;  ///< bytes of the read ring when the list last heard of them
+  std::exception_ptr list_error_;
+  FileTraffic traffic_;
+};
+
+}  // namespace redblue::machine

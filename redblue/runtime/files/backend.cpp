@@ -1,0 +1,219 @@
+#include "redblue/runtime/files/backend.hpp"
+
+#include <exception>
+#include <filesystem>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "redblue/machines/files/file_memory.hpp"
+#include "redblue/machines/files/listing.hpp"
+#include "redblue/problem/sequences.hpp"
+#include "redblue/runtime/ram/lay_out.hpp"
+#include "redblue/runtime/ram/run_row.hpp"
+
+namespace redblue {
+
+namespace {
+
+using file::io::FileMap;
+using file::io::OpenFile;
+using machine::FileMemory;
+using machine::FileQueue;
+
+/// Lists, on a thread of its own, what a schedule will read and write.
+class Lister {
+ public:
+  Lister(FileQueue& queue, const machine::FileArrays& arrays, const plan::Prepared& schedule)
+      : queue_(queue), thread_([&queue, &arrays, &schedule] {
+          try {
+            machine::Listing listing(queue, arrays);
+            machine::Any any(listing);
+            schedule.run(any);
+            queue.end_list();
+          } catch (const machine::Listing::Unknown&) {
+            queue.end_list();
+          } catch (const FileQueue::Stopped&) {
+            queue.end_list();
+          } catch (...) {
+            queue.end_list(std::current_exception());
+          }
+        }) {}
+  ~Lister() {
+    queue_.stop();
+    thread_.join();
+  }
+  Lister(const Lister&) = delete;
+  Lister& operator=(const Lister&) = delete;
+
+ private:
+  FileQueue& queue_;
+  std::thread thread_;
+};
+
+/// Writes outputs that were held in the compute type to where they belong. Returns the bytes that it moved.
+template <class T>
+index_t write_converted(const Converted& converted, FileQueue& queue) {
+  constexpr index_t kRows = 256;  // at a time
+  const kernel::Implementations<T>& implementations = kernel::implementations<T>(best_isa());
+  queue.end_list();  // one block after another
+  machine::FileArrays from, to;
+  from.queue = to.queue = &queue;
+  const FileMemory<T> source(from, implementations), target(to, implementations);
+  std::vector<T> words;
+  for (const Converted::Pair& pair : converted.pairs()) {
+    const auto [batch, heads, rows, cols] = pair.to.shape;
+    from[index_of(SlowArray::O)] = storage_of(pair.from, heads, 1, false);
+    to[index_of(SlowArray::O)] = storage_of(pair.to, heads, 1, true);
+    for (index_t i = 0; i < batch * heads; ++i)
+      for (index_t row = 0; row < rows; row += kRows) {
+        const Block b{SlowArray::O, i, row, 0, {std::min(kRows, rows - row), cols}};
+        words.resize(static_cast<std::size_t>(b.shape.words()));
+        source.fetch(b, words.data(), cols);
+        target.put(b, View<const T>(words.data(), b.shape, cols));
+      }
+  }
+  queue.finish();
+  return queue.traffic().read + queue.traffic().written;
+}
+
+class FilesBackend : public Backend {
+ public:
+  FilesBackend(FileMap map, FilesOptions options) : map_(std::move(map)), options_(std::move(options)) {}
+
+  std::string_view name() const override { return "files"; }
+  std::unique_ptr<Memo> new_memo() const override { return std::make_unique<ArenaMemo>(); }
+  void require(const Problem& problem, const Tensors& tensors, const RunOptions& options) const override {
+    require_arithmetic(options.compute, problem, tensors);
+    if (options.compute == DType::bf16)
+      throw Unsupported(
+          "compute type bf16 over files: its kernels read bf16 where it lies; compute in f32, which takes "
+          "bf16 tensors");
+    if (options.threads > 1)
+      throw Unsupported(
+          fmt::format("threads = {} over files: one thread takes blocks in the order in which they are "
+                      "read ahead; give 1, or 0",
+                      options.threads));
+    if (options.memory.data() != nullptr)
+      throw Unsupported("RunOptions::memory over files: such a run takes its own buffers; leave it empty");
+    if (const auto sequences = problem.sizes().sequences; sequences != nullptr && sequences->reordered())
+      throw Unsupported(
+          "a pattern that takes queries or keys in another order, over files: rows would be copied one by "
+          "one; leave out the reordering, or run in memory");
+  }
+  Words bytes(const plan::Plan& plan, const Tensors& tensors, const RunOptions& options, Memo& memo,
+              Walk walk) const override {
+    return with_compute(options.compute, [&]<class T>(T*) {
+      Stack arrays;
+      return needs<T>(plan, tensors, options, memo, walk, arrays).bytes + buffer_bytes();
+    });
+  }
+  Measured run(const plan::Plan& plan, const Tensors& tensors, const RunOptions& options, Memo& memo) const override {
+    return with_compute(options.compute, [&]<class T>(T*) { return run_in<T>(plan, tensors, options, memo); });
+  }
+
+ private:
+  index_t buffer_bytes() const { return options_.buffers.read + options_.buffers.write; }
+  template <class T>
+  Need needs(const plan::Plan& plan, const Tensors& tensors, const RunOptions& options, Memo& memo, Walk walk,
+             Stack& arrays) const {
+    RunOptions one = options;
+    one.threads = 1;
+    return need_of<T, FileMemory<T>>(plan, tensors, one, static_cast<ArenaMemo&>(memo), walk, &arrays);
+  }
+  template <class T>
+  Measured run_in(const plan::Plan& plan, const Tensors& tensors, const RunOptions& options, Memo& memo) const;
+  bool all_direct(const Tensors& tensors, const FileMap& map) const;
+
+  const FileMap map_;
+  const FilesOptions options_;
+};
+
+bool FilesBackend::all_direct(const Tensors& tensors, const FileMap& map) const {
+  for (std::size_t a = 0; a < kSlowArrays; ++a)
+    if (const auto place = map.find(tensors[static_cast<SlowArray>(a)].data); place && !place->file->direct())
+      return false;
+  return true;
+}
+
+template <class T>
+Measured FilesBackend::run_in(const plan::Plan& plan, const Tensors& tensors, const RunOptions& options,
+                              Memo& memo) const {
+  RunOptions one = options;
+  one.threads = 1;
+  Stack sizes;
+  const Need need = needs<T>(plan, tensors, options, memo, Walk::whole, sizes);
+  const Words in_all = need.bytes + buffer_bytes();
+  if (plan.options.cap && in_all > plan.options.cap->most)
+    throw MemoryError(fmt::format("{}, and {} for buffers of files; the plan was made for at most {}: plan for these "
+                                  "tensors, or with a larger cap",
+                                  need.account(), buffer_bytes(), plan.options.cap->most.str()),
+                      in_all, plan.options.cap->most);
+  const std::unique_ptr<std::byte[]> memory = allocate(need);
+
+  FileMap map = map_;
+  FilesReport report;
+  std::byte* workspace = nullptr;
+  const bool has_workspace = sizes.largest().bytes > 0;
+  if (has_workspace) {
+    report.workspace_bytes = sizes.bytes().to_index();
+    const std::string& given = options_.workspace_directory;
+    auto file = std::make_shared<const OpenFile>(
+        OpenFile::temporary(given.empty() ? std::filesystem::temp_directory_path().string() : given,
+                            report.workspace_bytes, options_.cache));
+    report.direct = file->direct();
+    workspace = map.place(std::move(file), 0, report.workspace_bytes);
+  }
+  report.direct = (!has_workspace || report.direct) && all_direct(tensors, map);
+
+  const std::unique_ptr<file::io::Engine> engine = make_engine(options_.engine);
+  report.engine = engine->name();
+  report.buffer_bytes = buffer_bytes();
+  Stack arrays(std::span(workspace, has_workspace ? static_cast<std::size_t>(report.workspace_bytes) : 0));
+  Stack fast(std::span(memory.get(), static_cast<std::size_t>(need.bytes.to_index())));
+  Scratch<T, FileMemory<T>> scratch;
+  Measured all;
+  const auto execute = [&](const plan::Plan& part, const RowFacts& facts, Resources<T, FileMemory<T>>& with,
+                           const Converted& converted, const Reordered&) {
+    std::optional<ProgressReport> progress;
+    if (options.progress) {
+      progress.emplace(options.progress, 1, all.io.total(), plan.io().total());
+      with.report = std::ref(*progress);
+    }
+    {
+      FileQueue queue(map, *engine, options_.buffers);
+      with.slow().front().queue = &queue;
+      const Lister lister(queue, with.slow().front(), facts.prepared());
+      const Measured m = run_row_on(part, facts.prepared(), with);
+      queue.finish();
+      if (all.kernels.empty())
+        all = m;
+      else
+        add_part(all, m);
+      report.read += queue.traffic().read;
+      report.written += queue.traffic().written;
+      report.waited_s += queue.traffic().waited;
+    }
+    if (!converted.pairs().empty()) {
+      FileQueue queue(map, *engine, options_.buffers);
+      report.converted += write_converted<T>(converted, queue);
+    }
+    all.converted_words += converted.words();
+    if (options.progress) options.progress(all.io.total().to_double() / plan.io().total().to_double());
+  };
+  lay_out(plan, tensors, one, {need.bytes, Walk::whole}, Room{arrays, fast}, static_cast<ArenaMemo&>(memo), scratch,
+          execute);
+  all.bytes = in_all;
+  report.reads = engine->reads();
+  report.writes = engine->writes();
+  if (options_.report) options_.report(report);
+  return all;
+}
+
+}  // namespace
+
+std::unique_ptr<Backend> files_backend(FileMap map, FilesOptions options) {
+  return std::make_unique<FilesBackend>(std::move(map), std::move(options));
+}
+
+}  // namespace redblue

@@ -1,0 +1,44 @@
+#pragma once
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "redblue/files/io/engine.hpp"
+#include "redblue/files/io/file_map.hpp"
+#include "redblue/machines/files/buffers.hpp"
+#include "redblue/runtime/backend.hpp"
+
+namespace redblue {
+
+/// What a run over files did, beside what Measured says.
+struct FilesReport {
+  std::string engine;               ///< "io_uring", "threads"
+  bool direct = false;              ///< Did requests to all files pass by the page cache?
+  index_t read = 0, written = 0;    ///< bytes of words that the schedule moved between files and fast memory
+  index_t converted = 0;            ///< bytes moved afterwards, for outputs that were held in the compute type
+  file::io::Traffic reads, writes;  ///< all of it, as the kernel was asked for it
+  index_t buffer_bytes = 0;         ///< memory for what is read ahead and still to be written
+  index_t workspace_bytes = 0;      ///< of a temporary file
+  double waited_s = 0;              ///< for which the kernels waited for files
+};
+
+struct FilesOptions {
+  machine::FileBuffers buffers{};
+  file::io::EngineOptions engine{};
+  file::io::PageCache cache = file::io::PageCache::bypassed_if_possible;  ///< of workspace
+  /// Where the temporary file of a run lies that needs workspace; "": the directory for temporary files.
+  std::string workspace_directory{};
+  /// Called at the end of a run.
+  std::function<void(const FilesReport&)> report{};
+};
+
+/// Slow memory that is files. The data of a tensor is an address of `map`, which says where in which file it lies, or
+/// of memory: such tensors are read and written where they are, and not reported. All blocks pass through buffers,
+/// which are read ahead and written behind. A schedule runs as it is, on one thread, with the same bits as in RAM.
+///
+/// A run takes its fast memory and the buffers; workspace, and outputs that are held in the compute type, lie in a
+/// temporary file that has no name. It refuses RunOptions::memory, threads above 1, the compute type bf16, and patterns
+/// that take rows in another order.
+std::unique_ptr<Backend> files_backend(file::io::FileMap map, FilesOptions options = {});
+
+}  // namespace redblue
