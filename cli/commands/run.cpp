@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "commands/commands.hpp"
+#include "commands/over_files.hpp"
 #include "commands/run_ranks.hpp"
 #include "files/huge_rows.hpp"
 #include "files/nan.hpp"
@@ -50,7 +51,7 @@ struct RunFlags {
   void add_to(const Command& command) {
     operation.add_to(command, flags);
     files.add_to(command);
-    memory.add_to(command);
+    memory.add_to_run(command);
     planner.add_to(command, false);  // a run knows the widths of its files
     objective.add_to(command);
     mask.add_to(command, flags);
@@ -206,7 +207,7 @@ void print_text(const plan::Plan& plan, const Measured& m, double seconds, const
 
 void print_report(const RunFlags& flags, const std::string& layout, const plan::Plan& plan, const Measured& measured,
                   double seconds, const std::optional<Verification>& verification, const Proof& proof, DType compute,
-                  const std::vector<std::string>& unused, const Ram& ram) {
+                  const std::vector<std::string>& unused, const Ram& ram, const OverFiles& over_files) {
   const plan::Row& row = plan.row();
   if (flags.json) {
     Json j{{"schema", "redblue.run/1"},
@@ -238,9 +239,11 @@ void print_report(const RunFlags& flags, const std::string& layout, const plan::
     if (plan.forward) j["forward"] = to_json(plan.forward->row());
     if (verification) j["verify"] = verification_to_json(*verification);
     proof.add_to(j, plan.problem);
+    over_files.add_to(j, seconds);
     print(j);
   } else if (!flags.quiet) {
     print_text(plan, measured, seconds, layout);
+    over_files.print(seconds);
     if (verification) print_text(*verification);
     proof.print();
   }
@@ -345,7 +348,10 @@ int run_command(const RunFlags& flags) {
   flags.files.validate(kind);
   kind.scale = flags.scale;
   kind.lse_required = is_forward(kind.op) && kind.has_statistics() && flags.files.wants("lse");
-  const LoadedInputs loaded(flags.files, kind, archive.get());
+  OverFiles over_files(flags.ranks.given() ? MemoryOptions{} : flags.memory);
+  over_files.require_heeded(kind, flags.objective, flags.files.input.value_or(""), flags.threads, flags.verify,
+                            flags.tolerance || flags.certificate);
+  const LoadedInputs loaded(flags.files, kind, archive.get(), over_files.map());
   Problem problem = loaded.problem(kind);
   const std::vector<std::string> unused = unused_by(flags, archive.get(), loaded, kind);
   flags.mask.apply_patterns(problem, flags.planner);
@@ -375,15 +381,16 @@ int run_command(const RunFlags& flags) {
   }
   if (problem.bias_gradient && tensors[SlowArray::bias].dtype == DType::boolean)
     throw InvalidProblem("--bias-gradient: bias is of bool and has no gradient; leave it out, or give floats");
+  const auto readable = [&](SlowArray a) { return tensors[a].data != nullptr && !over_files.holds(tensors[a]); };
   for (const auto& [a, unwanted] : {std::pair{SlowArray::bias, Unwanted::nan_or_plus_inf},
                                     {SlowArray::slopes, Unwanted::nan_or_infinite},
                                     {SlowArray::sinks, Unwanted::nan_or_plus_inf}})
-    if (const auto where = tensors[a].data != nullptr ? first_unwanted(tensors[a], unwanted) : std::nullopt)
+    if (const auto where = readable(a) ? first_unwanted(tensors[a], unwanted) : std::nullopt)
       throw InvalidProblem(fmt::format("{} has {}, and all rows that take it would be NaN{}", tensor_name(a), *where,
                                        a == SlowArray::bias ? "; to hide a key give -inf, or a mask" : ""));
   if (options.compute != DType::f64)
     for (const SlowArray a : {SlowArray::bias, SlowArray::slopes, SlowArray::sinks})
-      if (const auto where = tensors[a].data != nullptr ? first_beyond_f32(tensors[a]) : std::nullopt)
+      if (const auto where = readable(a) ? first_beyond_f32(tensors[a]) : std::nullopt)
         throw InvalidProblem(fmt::format("{} has {}: compute in f64, which takes it", tensor_name(a), *where));
   if (flags.ranks.given()) {
     if (!flags.quiet && !unused.empty()) note(unused_text(flags.files, unused));
@@ -393,7 +400,7 @@ int run_command(const RunFlags& flags) {
                            tensors, options, flags.verify, flags.json, flags.quiet});
   }
   flags.ranks.require_none();
-  if (!flags.quiet)
+  if (!flags.quiet && !over_files.asked())
     if (const std::string nan = nan_text(problem, tensors); !nan.empty()) note(nan);
   const DType dtype = tensors[inputs_of(problem).front()].dtype;
   const auto plan_of = [&](const Problem& p, const Tensors& t) {
@@ -404,23 +411,29 @@ int run_command(const RunFlags& flags) {
   if (flags.tolerance || flags.certificate)
     proof.settle(flags.tolerance, flags.files.npy.at("lse").has_value(), problem, tensors, options.compute,
                  [&](const Problem& p) { return plan_of(p, contiguous_tensors(p, dtype)); });
-  OutputFiles outputs(flags.files, problem, dtype, loaded.any_f64() ? DType::f64 : DType::f32, loaded.layout());
+  OutputFiles outputs(flags.files, problem, dtype, loaded.any_f64() ? DType::f64 : DType::f32, loaded.layout(),
+                      over_files.map());
   outputs.add_to(tensors, options);
   outputs.copy_given(problem, loaded.tensors());
   std::optional<file::AtomicFile> certificate;
   if (flags.certificate) certificate.emplace(*flags.certificate);
-  const plan::Plan plan = plan_of(problem, tensors);
+  const plan::Plan plan = over_files.asked() ? over_files.plan(problem, flags.planner.options(tensors, options),
+                                                               tensors, options, outputs.path())
+                                             : plan_of(problem, tensors);
   if (!flags.quiet && !unused.empty()) note(unused_text(flags.files, unused));
   const Ram ram{memory_of_run(plan, tensors, options)};
-  if (!flags.quiet && ram.worth_saying()) note("this run takes " + ram.text());
+  if (!flags.quiet && !over_files.asked() && ram.worth_saying()) note("this run takes " + ram.text());
 
   const auto start = std::chrono::steady_clock::now();
   Measured measured;
   index_t huge = 0;
   {
-    Progress progress(flags.quiet);
+    Progress progress(flags.quiet, over_files.bytes_of(plan, options.compute));
     options.progress = progress.callback();
-    std::tie(measured, huge) = run_and_judge(plan, tensors, options);
+    if (over_files.asked())
+      measured = run(plan, tensors, options);
+    else
+      std::tie(measured, huge) = run_and_judge(plan, tensors, options);
   }
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   std::optional<Verification> verification;
@@ -448,7 +461,7 @@ int run_command(const RunFlags& flags) {
   std::string failure;
   try {
     print_report(flags, loaded.layout().name(), plan, measured, seconds, verification, proof, options.compute, unused,
-                 ram);
+                 ram, over_files);
     failure = output_failure();
   } catch (const std::exception& e) {  // the library that prints throws what standard output did not take
     failure = e.what();

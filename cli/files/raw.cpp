@@ -57,5 +57,6 @@ RawTensor::RawTensor(const std::string& text) {
 }
 
 file::Tensor RawTensor::read() const { return file::read_raw(path, dtype, shape, offset); }
+file::TensorPlace RawTensor::place() const { return file::raw_place(path, dtype, shape, offset); }
 
 }  // namespace redblue::cli

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "redblue/files/place.hpp"
 #include "redblue/files/tensor_file.hpp"
 
 namespace redblue::cli {
@@ -19,6 +20,8 @@ struct RawTensor {
   explicit RawTensor(const std::string& text);
   /// The tensor, mapped. Throws IoError where the size of the file does not agree.
   file::Tensor read() const;
+  /// Where it lies. Throws what read() does.
+  file::TensorPlace place() const;
 };
 
 }  // namespace redblue::cli

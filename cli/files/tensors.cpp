@@ -65,9 +65,26 @@ void set_sizes(Problem& p, const Tensors& t) {
   }
 }
 
+/// A tensor whose data is addresses that stand for its bytes in the file.
+file::Tensor in_place(const file::TensorPlace& p, file::io::FileMap& map) {
+  const auto width = static_cast<index_t>(size_of(p.dtype));
+  if (p.swap_bytes || p.offset % width != 0)
+    throw Unsupported(
+        fmt::format("{}: its elements {}, and with --memory they are read as they lie: write the file anew, "
+                    "or leave --memory out",
+                    p.path,
+                    p.swap_bytes ? "have the other byte order than this machine"
+                                 : fmt::format("begin at byte {}, no multiple of {}", p.offset, width)));
+  const file::ByteRange range = file::byte_range(p);
+  std::byte* const first =
+      map.place(std::make_shared<const file::io::OpenFile>(p.path), range.begin, range.end - range.begin);
+  return {file::FileTensor{p.dtype, p.shape, p.strides, first + (p.offset - range.begin)}, nullptr};
+}
+
 }  // namespace
 
-LoadedInputs::LoadedInputs(const FileOptions& files, const Problem& kind, const Archive* archive) {
+LoadedInputs::LoadedInputs(const FileOptions& files, const Problem& kind, const Archive* archive,
+                           file::io::FileMap* map) {
   const Operation op = kind.op;
   std::unique_ptr<Archive> own;
   if (archive == nullptr && files.input) archive = (own = open_archive(*files.input)).get();
@@ -80,12 +97,16 @@ LoadedInputs::LoadedInputs(const FileOptions& files, const Problem& kind, const 
     if ((npy || raw) && files.is_taken_from(archive, name))
       throw InvalidProblem(fmt::format("--{} {}: {} has a tensor {}, too: leave one of them out", npy ? name : "raw",
                                        npy ? *npy : name + "=" + raw->path, *files.input, files.name_of(name)));
+    const bool from_archive = !npy && !raw && archive != nullptr;
+    if (from_archive) used_.insert(files.name_of(name));
+    if (map != nullptr && name != tensor_name(SlowArray::slopes) && name != tensor_name(SlowArray::sinks)) {
+      if (npy) return in_place(file::npy_place(*npy), *map);
+      if (raw) return in_place(raw->place(), *map);
+      if (from_archive) return in_place(file::safetensors_place(*files.input, files.name_of(name)), *map);
+    }
     if (npy) return file::read_npy(*npy);
     if (raw) return raw->read();
-    if (archive != nullptr) {
-      used_.insert(files.name_of(name));
-      return archive->tensor(files.name_of(name));
-    }
+    if (from_archive) return archive->tensor(files.name_of(name));
     throw InvalidProblem(fmt::format("files are missing: --op {} needs --{}", redblue::name_of(op), name));
   };
   if (files.with_forward) {
@@ -185,6 +206,7 @@ struct OutputFiles::Files {
     std::optional<file::AtomicFile> npy;
   };
   FileOptions options;
+  bool in_place = false;
   std::optional<file::AtomicFile> archive;
   std::list<Output> outputs;  // AtomicFile stays where it is
 
@@ -194,11 +216,31 @@ struct OutputFiles::Files {
     for (const Output& out : outputs) list.push_back({options.name_of(out.name), out.tensor});
     return list;
   }
+  /// Writes the headers, and gives the outputs addresses of what follows them.
+  void place_in(file::io::FileMap& map) {
+    const std::vector<file::NamedTensor> list = named();
+    std::vector<index_t> begin;
+    std::shared_ptr<const file::io::OpenFile> file;
+    if (archive) {
+      begin = file::begin_safetensors(*archive, list);
+      file = std::make_shared<const file::io::OpenFile>(*archive, file::safetensors_file_size(list));
+    }
+    std::size_t i = 0;
+    for (Output& out : outputs) {
+      if (!archive) {
+        out.npy->write(file::npy_header(out.tensor));
+        begin.push_back(out.npy->bytes_written());
+        file = std::make_shared<const file::io::OpenFile>(*out.npy, file::npy_file_size(out.tensor));
+      }
+      out.view.data = map.place(file, begin[i++], out.tensor.size_bytes());
+    }
+  }
 };
 
 OutputFiles::OutputFiles(const FileOptions& files, const Problem& p, DType dtype, DType lse_dtype,
-                         const FileLayout& layout)
+                         const FileLayout& layout, file::io::FileMap* map)
     : files_(std::make_unique<Files>()) {
+  files_->in_place = map != nullptr;
   files_->options = files;
   if (files.output) files_->archive.emplace(*files.output);
   for (const SlowArray a : files.written(p)) {
@@ -210,7 +252,7 @@ OutputFiles::OutputFiles(const FileOptions& files, const Problem& p, DType dtype
     const DType type = a == SlowArray::lse || adds_to(p, a) ? lse_dtype : dtype;
     const auto shape = shape_of(p, a);
     const Words words = Words(shape[0]) * shape[1] * shape[2] * shape[3];
-    out.data.resize(static_cast<std::size_t>((words * size_of(type)).to_index()));
+    if (map == nullptr) out.data.resize(static_cast<std::size_t>((words * size_of(type)).to_index()));
     if (is_of_modifiers(a)) {  // in no layout, as bias and sinks are
       const std::vector<index_t> in_file =
           a == SlowArray::dSinks ? std::vector<index_t>{p.heads} : std::vector<index_t>(shape.begin(), shape.end());
@@ -223,9 +265,14 @@ OutputFiles::OutputFiles(const FileOptions& files, const Problem& p, DType dtype
     if (!files.output) out.npy.emplace(*files.npy.at(name)).reserve(file::npy_file_size(out.tensor));
   }
   if (files.output) files_->archive->reserve(archive_size(*files.output, files_->named()));
+  if (map != nullptr) files_->place_in(*map);
 }
 
 OutputFiles::~OutputFiles() = default;
+
+const std::string& OutputFiles::path() const {
+  return files_->archive ? files_->archive->path() : files_->outputs.front().npy->path();
+}
 
 void OutputFiles::add_to(Tensors& tensors, RunOptions& options) const {
   for (const auto& out : files_->outputs) tensors[out.array] = out.view;
@@ -250,13 +297,13 @@ void OutputFiles::copy_given(const Problem& p, const Tensors& given) const {
 
 void OutputFiles::commit() {
   if (files_->archive) {
-    write_archive(*files_->archive, files_->named());
+    if (!files_->in_place) write_archive(*files_->archive, files_->named());
     files_->archive->commit();
     return;
   }
   std::vector<file::AtomicFile*> all;
   for (auto& out : files_->outputs) {
-    file::write_npy(*out.npy, out.tensor);
+    if (!files_->in_place) file::write_npy(*out.npy, out.tensor);
     all.push_back(&*out.npy);
   }
   file::AtomicFile::commit_together(all);

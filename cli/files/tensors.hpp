@@ -10,6 +10,7 @@
 #include "files/archive.hpp"
 #include "files/layout.hpp"
 #include "files/raw.hpp"
+#include "redblue/files/io/file_map.hpp"
 #include "redblue/files/tensor_file.hpp"
 #include "redblue/runtime/run.hpp"
 
@@ -71,8 +72,9 @@ void require_names(const std::vector<std::string>& names, const std::vector<std:
 class LoadedInputs {
  public:
   /// Reads the tensors that a problem of this kind needs; O and lse must both be in the file, or neither. `archive` is
-  /// files.input, or what stands in its place; null: it is opened here, if there is one.
-  LoadedInputs(const FileOptions& files, const Problem& kind, const Archive* archive);
+  /// files.input, or what stands in its place; null: it is opened here, if there is one. `map`: the data of the
+  /// tensors, but for those of one number a head, are addresses of it, and nothing of them is read.
+  LoadedInputs(const FileOptions& files, const Problem& kind, const Archive* archive, file::io::FileMap* map = nullptr);
 
   const Tensors& tensors() const { return tensors_; }
   /// `kind` with the sizes of the tensors. Throws InvalidProblem where they do not fit each other.
@@ -95,11 +97,15 @@ class OutputFiles {
  public:
   /// Opens the files and takes room for them on the disk, so that a directory that cannot be written, and a disk that
   /// is full, show before the work.
-  OutputFiles(const FileOptions& files, const Problem& p, DType dtype, DType lse_dtype, const FileLayout& layout);
+  /// `map`: the outputs lie in the files themselves, and have addresses of it.
+  OutputFiles(const FileOptions& files, const Problem& p, DType dtype, DType lse_dtype, const FileLayout& layout,
+              file::io::FileMap* map = nullptr);
   ~OutputFiles();
   OutputFiles(const OutputFiles&) = delete;
   OutputFiles& operator=(const OutputFiles&) = delete;
 
+  /// One of the files.
+  const std::string& path() const;
   /// Adds the outputs to the inputs, for a run and its options; lse only where a file takes it.
   void add_to(Tensors& tensors, RunOptions& options) const;
   /// Outputs that a problem adds to begin as these.

@@ -22,6 +22,8 @@ struct MemoryOptions {
 
   /// `in_words`: are bytes a number of words, of which plans move the fewest?
   void add_to(const Command& command, bool in_words = false);
+  /// For a run, where bytes are those of all its memory.
+  void add_to_run(const Command& command);
   bool given() const { return M || memory; }
   /// Words of arithmetic in `compute`. Throws InvalidProblem unless exactly one of the two options has a valid value.
   Words words(DType compute) const;

@@ -23,6 +23,15 @@ void MemoryOptions::add_to(const Command& command, bool in_words) {
       .type_name("BYTES");
 }
 
+void MemoryOptions::add_to_run(const Command& command) {
+  command.option("--M", M, "fast memory in words").type_name("WORDS").words();
+  command
+      .option("--memory", memory,
+              "bytes for all memory of the run, page cache included, beside 48 MiB for the program: inputs and outputs "
+              "are read and written where they lie in their files, block by block: 256MiB, 4GiB")
+      .type_name("BYTES");
+}
+
 Words MemoryOptions::words(DType compute) const {
   const DType word = word_of(compute);
   if (M.has_value() == memory.has_value())

@@ -36,9 +36,10 @@ std::chrono::duration<double> progress_period() {
   return std::chrono::duration<double>(seconds);
 }
 
-Progress::Progress(bool quiet)
+Progress::Progress(bool quiet, double bytes)
     : active_(!quiet),
       terminal_(isatty(STDERR_FILENO) == 1),
+      bytes_(bytes),
       start_(std::chrono::steady_clock::now()),
       shown_(terminal_ ? std::chrono::steady_clock::time_point() : start_) {}
 
@@ -58,12 +59,17 @@ std::function<void(double)> Progress::callback() {
 }
 
 void Progress::show(double share) {
+  const double seconds = seconds_since(start_);
+  std::string rest = share > 0 ? fmt::format(", {:.0f} s left", seconds * (1 - share) / share) : "";
+  if (bytes_ > 0) rest += fmt::format(", {:.0f} MB/s", share * bytes_ / seconds * 1e-6);
   if (terminal_) {
     const int full = static_cast<int>(std::clamp(share, 0.0, 1.0) * kWidth);
-    std::fputs(fmt::format("\r[{:#<{}}{: <{}}] {:3.0f} %", "", full, "", kWidth - full, 100 * share).c_str(), stderr);
+    std::fputs(
+        fmt::format("\r[{:#<{}}{: <{}}] {:3.0f} %{}\x1b[K", "", full, "", kWidth - full, 100 * share, rest).c_str(),
+        stderr);
     std::fflush(stderr);
   } else {
-    note(fmt::format("{:.0f} % after {:.0f} s", 100 * share, seconds_since(start_)));
+    note(fmt::format("{:.0f} % after {:.0f} s{}", 100 * share, seconds, rest));
   }
 }
 

@@ -6,10 +6,12 @@
 
 namespace redblue::cli {
 
-/// How far a run is, on standard error: a bar on a terminal, elsewhere a line every progress_period().
+/// How far a run is and how long the rest will take, on standard error: a bar on a terminal, elsewhere a line every
+/// progress_period().
 class Progress {
  public:
-  explicit Progress(bool quiet);
+  /// `bytes`: that the run moves in all, for its rate; 0: no rate is shown.
+  explicit Progress(bool quiet, double bytes = 0);
   ~Progress();
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
@@ -21,6 +23,7 @@ class Progress {
   void show(double share);
 
   bool active_, terminal_;
+  double bytes_;
   std::chrono::steady_clock::time_point start_, shown_;
 };
 

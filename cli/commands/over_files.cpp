@@ -1,0 +1,188 @@
+#include "commands/over_files.hpp"
+
+#include <fmt/format.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <utility>
+#include <vector>
+
+#include "files/open_archive.hpp"
+
+namespace redblue::cli {
+
+namespace {
+
+constexpr index_t kKiB = 1 << 10, kMiB = 1 << 20;
+
+/// Requests of up to 1 MiB, of which an eighth of all memory holds as many as are under way, at most 32.
+machine::FileBuffers buffers_for(index_t limit) {
+  machine::FileBuffers b;
+  b.request = std::clamp<index_t>(limit / 64 / (64 * kKiB) * (64 * kKiB), 64 * kKiB, kMiB);
+  b.read = std::clamp<index_t>(limit / 8, 4 * b.request, 33 * kMiB);
+  b.write = std::clamp<index_t>(limit / 32, 4 * b.request, 8 * kMiB);
+  return b;
+}
+
+/// What the system says that this process has read and written, and how much memory it has held.
+struct OfProcess {
+  index_t read_bytes = 0, write_bytes = 0, peak_rss = 0;
+  std::optional<index_t> cgroup;
+
+  OfProcess() {
+    std::ifstream io("/proc/self/io");
+    for (std::string name; io >> name;) {
+      index_t value = 0;
+      io >> value;
+      if (name == "read_bytes:") read_bytes = value;
+      if (name == "write_bytes:") write_bytes = value;
+    }
+    rusage usage{};
+    if (getrusage(RUSAGE_SELF, &usage) == 0) peak_rss = usage.ru_maxrss * kKiB;
+    std::ifstream groups("/proc/self/cgroup");
+    for (std::string line; std::getline(groups, line);) {
+      const std::size_t first = line.find(':'), second = line.find(':', first + 1);
+      if (second == std::string::npos || second + 2 >= line.size()) continue;  // the group of all processes
+      const std::string kind = line.substr(first + 1, second - first - 1), path = line.substr(second + 1);
+      const std::string file = kind.empty() ? "/sys/fs/cgroup" + path + "/memory.peak"
+                                            : "/sys/fs/cgroup/memory" + path + "/memory.max_usage_in_bytes";
+      if (index_t value = 0; (kind.empty() || kind == "memory") && std::ifstream(file) >> value) cgroup = value;
+    }
+  }
+};
+
+std::string mib(double bytes) { return fmt::format("{:.1f} MiB", bytes / static_cast<double>(kMiB)); }
+std::string mib(index_t bytes) { return mib(static_cast<double>(bytes)); }
+
+/// Tiles of many rows keep kernels busy; smaller ones are for where memory is short.
+const std::vector<index_t> kMultiples{128, 32, 8, 1};
+
+}  // namespace
+
+OverFiles::OverFiles(const MemoryOptions& memory) : M_(memory.M) {
+  if (!memory.memory) return;
+  limit_ = parse_bytes("--memory", *memory.memory).to_index();
+  files_.buffers = buffers_for(*limit_);
+  files_.report = [this](const FilesReport& r) { report_ = r; };
+  const index_t least = files_.buffers.read + files_.buffers.write;
+  if (*limit_ < 2 * least)
+    throw InvalidProblem(
+        fmt::format("--memory {}: a run over files takes {} bytes for requests alone; give {} or more, "
+                    "or --M WORDS for a run in memory",
+                    *memory.memory, least, 2 * least));
+}
+
+void OverFiles::require_heeded(const Problem& kind, const ObjectiveOptions& objective, const std::string& input,
+                               const std::optional<index_t>& threads, bool verify, bool certificate) const {
+  if (!asked()) return;
+  const auto refuse = [](bool given, std::string_view option, std::string_view why) {
+    if (given) throw InvalidProblem(fmt::format("{} with --memory: {}", option, why));
+  };
+  constexpr std::string_view kAll = "it holds all arrays in memory; leave one of them out";
+  refuse(verify, "--verify", kAll);
+  refuse(kind.accumulate, "--accumulate", kAll);
+  refuse(kind.op == Operation::merge, "--op merge", kAll);
+  refuse(kind.method_kind() != MethodKind::exact, "--approximate", kAll);
+  refuse(certificate, "--tolerance, or --certificate,", kAll);
+  refuse(objective.objective.has_value(), "--objective", "such a run moves the fewest words");
+  refuse(objective.machine.has_value(), "--machine", "such a run moves the fewest words");
+  refuse(threads.value_or(1) != 1, "--threads", "one thread takes blocks in the order in which they are read ahead");
+  refuse(!input.empty() && is_npz(input), "an input in .npz",
+         "it is unpacked into memory; write safetensors or .npy, which are read where they lie");
+}
+
+plan::Plan OverFiles::plan(const Problem& p, const plan::Options& planner, const Tensors& tensors, RunOptions& options,
+                           const std::string& output) {
+  const std::filesystem::path directory = std::filesystem::path(output).parent_path();
+  files_.workspace_directory = directory.empty() ? "." : directory.string();
+  backend_ = files_backend(map_, files_);
+  options.backend = backend_.get();
+  options.threads = 1;
+  const auto word = static_cast<index_t>(size_of(options.compute == DType::f64 ? DType::f64 : DType::f32));
+  const index_t room = (*limit_ - files_.buffers.read - files_.buffers.write) / word;
+  const bool own_multiples = planner.multiple.query > 1 || planner.multiple.key > 1 || planner.multiple.feature > 1;
+  std::vector<plan::Plan> plans;  // of the fewest words, for tiles that are multiples of each of these
+  std::exception_ptr none;
+  for (const index_t multiple : own_multiples ? std::vector<index_t>{1} : kMultiples) {
+    std::optional<plan::Plan> best;
+    // Buffers beside fast memory take more or less of the limit, as schedules and tiles have it.
+    for (index_t percent = 100; percent >= 30; percent -= 10) {
+      plan::Options o = planner;
+      o.M = M_.value_or(room / 100 * percent);
+      o.cap = memory_cap(*limit_, tensors, options);
+      if (!own_multiples) o.multiple.query = o.multiple.key = multiple;
+      try {
+        plan::Plan plan = plan::make_plan(p, o);
+        if (!best || plan.io().total() < best->io().total()) best = std::move(plan);
+      } catch (const CapacityError&) {
+        none = std::current_exception();
+      } catch (const MemoryError&) {
+        none = std::current_exception();
+      }
+      if (M_) break;
+    }
+    if (best) plans.push_back(*std::move(best));
+  }
+  if (plans.empty()) std::rethrow_exception(none);
+  const auto words = [](const plan::Plan& plan) { return plan.io().total().to_double(); };
+  const double least = words(*std::ranges::min_element(plans, {}, words));
+  // Kernels take large multiples faster: the largest that cost few words more.
+  const auto best = std::ranges::find_if(plans, [&](const plan::Plan& plan) { return words(plan) <= 1.1 * least; });
+  memory_ = run_bytes(*best, tensors, options);
+  return std::move(*best);
+}
+
+void OverFiles::add_to(Json& j, double seconds) const {
+  if (!asked()) return;
+  const OfProcess process;
+  const FilesReport& r = report_;
+  const auto traffic = [](const file::io::Traffic& t) {
+    return Json{{"asked", t.asked}, {"moved", t.moved}, {"transfers", t.transfers}};
+  };
+  j["files"] = {{"engine", r.engine},
+                {"direct", r.direct},
+                {"limit", *limit_},
+                {"beside_limit", kBeside},
+                {"memory", to_json(memory_)},
+                {"buffers", r.buffer_bytes},
+                {"workspace_on_disk", r.workspace_bytes},
+                {"word_bytes_read", r.read},
+                {"word_bytes_written", r.written},
+                {"converted_bytes", r.converted},
+                {"reads", traffic(r.reads)},
+                {"writes", traffic(r.writes)},
+                {"waited_seconds", r.waited_s},
+                {"bytes_per_second", static_cast<double>(r.reads.moved + r.writes.moved) / seconds},
+                {"process",
+                 {{"read_bytes", process.read_bytes},
+                  {"write_bytes", process.write_bytes},
+                  {"peak_rss", process.peak_rss},
+                  {"cgroup_peak", process.cgroup ? Json(*process.cgroup) : Json(nullptr)}}}};
+}
+
+void OverFiles::print(double seconds) const {
+  if (!asked()) return;
+  const OfProcess process;
+  const FilesReport& r = report_;
+  fmt::print("{:<14} {:>20} by {}, {}\n", "files", mib(r.read + r.written), r.engine,
+             r.direct ? "direct" : "through the page cache, whose pages are given back");
+  const auto line = [](const char* what, index_t words, const file::io::Traffic& t) {
+    fmt::print("{:<14} {:>20} bytes of words, {} asked of the kernel ({:+.2f} %) in {} transfers\n", what, words,
+               t.moved, words == 0 ? 0.0 : 100.0 * (static_cast<double>(t.moved) / static_cast<double>(words) - 1),
+               t.transfers);
+  };
+  line("  read", r.read, r.reads);
+  line("  written", r.written, r.writes);
+  if (r.converted > 0) fmt::print("  {} bytes of outputs moved once more, out of the compute type\n", r.converted);
+  fmt::print("{:<14} {:>20.1f} MB/s; kernels waited {:.3g} s of {:.3g}\n", "rate",
+             static_cast<double>(r.reads.moved + r.writes.moved) / seconds * 1e-6, r.waited_s, seconds);
+  fmt::print("{:<14} {:>20} of {}, {} of it buffers of files; workspace on disk {}\n", "memory",
+             mib(memory_.to_double()), mib(*limit_), mib(r.buffer_bytes), mib(r.workspace_bytes));
+  fmt::print("{:<14} {:>20} peak of the process; {} read and {} written by /proc/self/io{}\n", "system",
+             mib(process.peak_rss), mib(process.read_bytes), mib(process.write_bytes),
+             process.cgroup ? fmt::format("; {} at most in its cgroup", mib(*process.cgroup)) : std::string());
+}
+
+}  // namespace redblue::cli
