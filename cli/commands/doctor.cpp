@@ -1,14 +1,17 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <system_error>
 #include <vector>
 
 #include "commands/commands.hpp"
 #include "redblue/files/atomic_file.hpp"
+#include "redblue/hardware/disk.hpp"
 #include "redblue/hardware/hardware.hpp"
 #include "redblue/language/error.hpp"
 
@@ -17,7 +20,7 @@ namespace redblue::cli {
 namespace {
 
 struct DoctorFlags {
-  std::optional<std::string> output;
+  std::optional<std::string> output, disk;
   bool show = false;
   bool json = false;
   bool quiet = false;
@@ -69,18 +72,56 @@ void print_circumstances(const Hardware& h) {
   if (!doubts.empty()) fmt::print("redblue doctor measures anew; leave the machine alone meanwhile\n");
 }
 
-/// What the file that is replaced was.
-std::string replaced(const std::string& path) {
-  std::error_code ignored;
-  if (!std::filesystem::exists(path, ignored)) return "";
-  try {
-    const Hardware h = load_hardware(path);
-    std::string text = fmt::format(", in place of one {}", h.measured.at.empty() ? "without a date" : h.measured.at);
-    if (h.cpu != describe_hardware().cpu) text += " of another processor";
-    return text;
-  } catch (const IoError&) {
-    return ", in place of one that cannot be read";
+/// The file that a measurement replaces.
+struct Before {
+  std::string text;                  ///< what it was, for a sentence; empty where there is none
+  std::optional<Hardware> hardware;  ///< where it can be read
+
+  explicit Before(const std::string& path) {
+    std::error_code ignored;
+    if (!std::filesystem::exists(path, ignored)) return;
+    try {
+      hardware = load_hardware(path);
+      text =
+          fmt::format(", in place of one {}", hardware->measured.at.empty() ? "without a date" : hardware->measured.at);
+      if (!is_of_this_processor()) text += " of another processor";
+    } catch (const IoError&) {
+      text = ", in place of one that cannot be read";
+    }
   }
+  bool is_of_this_processor() const { return hardware && hardware->cpu == describe_hardware().cpu; }
+};
+
+/// What a sweep over one kind of requests gave: GB/s by their size and how many are under way.
+void print_sweep(const DiskSweep& sweep) {
+  std::set<std::int64_t> requests;
+  std::set<int> depths;
+  for (const SweepCell& c : sweep.cells) {
+    requests.insert(c.request);
+    depths.insert(c.depth);
+  }
+  fmt::print("reads in GB/s, in order or by blocks, whichever is less; under way at a time:\n{:<10}", "request");
+  for (const int depth : depths) fmt::print(" {:>6}", depth);
+  for (const std::int64_t request : requests) {
+    fmt::print("\n{:<10}", size_text(request));
+    for (const int depth : depths) {
+      const auto cell = std::ranges::find_if(
+          sweep.cells, [&](const SweepCell& c) { return c.request == request && c.depth == depth; });
+      fmt::print(" {:>6}", cell == sweep.cells.end() ? "-" : fmt::format("{:.2f}", cell->bandwidth() * 1e-9));
+    }
+  }
+  fmt::print("\n{}", sweep.complete ? "" : "there was no time for all of them: this disk is slow\n");
+  if (sweep.others.value_or(0) > kMostOthers)
+    fmt::print("caution: other processes took {} of the CPUs meanwhile; leave the machine alone and measure again\n",
+               percent(*sweep.others));
+}
+
+void print_disk(const Disk& d) {
+  fmt::print(
+      "disk {}, {} of {}: reads {:.2f} GB/s with {} requests of {} ({}, {}), writes {:.2f} GB/s; latency {:.0f} us; "
+      "measured {}\n",
+      d.directory, d.file_system, size_text(d.bytes), d.read_bandwidth * 1e-9, d.depth, size_text(d.request), d.engine,
+      d.direct ? "direct" : "through the page cache", d.write_bandwidth * 1e-9, d.latency * 1e6, d.at);
 }
 
 int doctor(const DoctorFlags& flags) {
@@ -89,15 +130,33 @@ int doctor(const DoctorFlags& flags) {
     throw InvalidProblem(fmt::format("--quiet and --{}: give one of them", flags.json ? "json" : "show"));
   if (path.empty())
     throw InvalidProblem("neither XDG_CONFIG_HOME nor HOME says where the hardware file goes: give --output FILE");
+  if (flags.disk && flags.show)
+    throw InvalidProblem("--disk and --show: give one of them; --show says what is known of a disk");
   if (flags.output && !flags.show) file::AtomicFile{path};  // what is wrong with the place shows before the measurement
-  const std::string before = flags.show ? "" : replaced(path);
-  const Hardware h = flags.show ? load_hardware(path) : measure_hardware();
-  if (!flags.show) save_hardware(h, path);
+  std::optional<DiskSweep> sweep;
+  std::string before;
+  Hardware h;
+  if (flags.show) {
+    h = load_hardware(path);
+  } else {
+    const Before old(path);
+    if (flags.disk) sweep = measure_disk(*flags.disk);
+    const bool keeps_the_rest = flags.disk && old.is_of_this_processor();
+    h = keeps_the_rest ? *old.hardware : measure_hardware();
+    if (!keeps_the_rest) before = old.text;
+    if (sweep)
+      h.disk = sweep->disk;
+    else if (old.is_of_this_processor())
+      h.disk = old.hardware->disk;
+    save_hardware(h, path);
+  }
   if (flags.json)
     fmt::print("{}", to_json(h));
   else if (!flags.quiet) {
     print_table(h);
     print_circumstances(h);
+    if (sweep) print_sweep(*sweep);
+    if (h.disk) print_disk(*h.disk);
     fmt::print("{} {}{}\n", flags.show ? "read from" : "written to", path, before);
   }
   return 0;
@@ -111,14 +170,23 @@ void add_doctor(Program& program) {
       "Takes a few seconds; leave the machine alone meanwhile. A figure that looks disturbed, because samples scatter "
       "or\n"
       "other processes took much of the CPUs, is taken again, and the table says what stayed so.\n"
+      "--disk measures a disk alone, by a temporary file of 256 MiB, and adds it to the hardware file; the rest of "
+      "the\n"
+      "file stays if it is of this processor.\n"
       "Examples:\n"
       "  redblue doctor\n"
+      "  redblue doctor --disk /data\n"
       "  redblue doctor --show\n"
       "  redblue doctor --output here.json --json");
   auto flags = std::make_shared<DoctorFlags>();
   command
       .option("--output", flags->output, "hardware file (default ${XDG_CONFIG_HOME:-~/.config}/redblue/hardware.json)")
       .type_name("FILE");
+  command
+      .option(
+          "--disk", flags->disk,
+          "measure the disk of this directory: reads of 64 KiB to 2 MiB, 1 to 128 at a time, for files as slow memory")
+      .type_name("DIR");
   command.flag("--show", flags->show,
                "measure nothing: say what the file holds, of when, and if it is of this machine");
   command.flag("--json", flags->json, "print the file instead of a table");

@@ -38,6 +38,22 @@ struct ExpRate {
   double elements = 0;  ///< per second
 };
 
+/// The level below main memory: files of a directory, as requests to them were met (hardware/disk.hpp).
+struct Disk {
+  std::string directory;       ///< its full path
+  std::string file_system;     ///< "ext4"
+  std::int64_t bytes = 0;      ///< size of the file system
+  std::string engine;          ///< what carried requests out: "io_uring" or "threads"
+  bool direct = false;         ///< did requests pass by the page cache?
+  double read_bandwidth = 0;   ///< bytes per second at the knee, in order or by blocks, whichever is less
+  double write_bandwidth = 0;  ///< bytes per second, new bytes in order, until they are on the disk
+  double latency = 0;          ///< seconds that the read of one page takes when nothing else is under way
+  /// The knee: the requests that keep the fewest bytes under way and come within 5 % of the most that any did.
+  std::int64_t request = 0;  ///< bytes of each
+  int depth = 0;             ///< requests under way at a time
+  std::string at;            ///< when it was measured, "2026-11-29T20:45:00Z"
+};
+
 /// When a machine was measured, and what else it did meanwhile.
 struct Circumstances {
   std::string at;                  ///< "2026-11-29T20:45:00Z"; empty: not known, as of files of earlier versions
@@ -65,6 +81,7 @@ struct Hardware {
   /// kept the machine busy.
   double spread = 0;
   Circumstances measured;
+  std::optional<Disk> disk{};  ///< none unless `redblue doctor --disk` has measured one
 
   /// Entries for an instruction set and a type; null where there is none.
   const Peak* peak(Isa isa, DType dtype) const;

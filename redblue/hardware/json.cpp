@@ -50,6 +50,10 @@ class Field {
       fail(fmt::format("a whole number from 1 to {}", most));
     return value_.get<std::int64_t>();
   }
+  bool yes_or_no() const {
+    if (!value_.is_boolean()) fail("true or false");
+    return value_.get<bool>();
+  }
   double share() const {
     if (!value_.is_number() || !(value_.get<double>() >= 0)) fail("a number, 0 or more");
     return value_.get<double>();
@@ -85,6 +89,7 @@ class Field {
 };
 
 constexpr std::int64_t kMostBytes = std::int64_t{1} << 50;
+constexpr std::int64_t kMostDepth = 4096;  // of file::io::make_engine
 
 MemoryLevel level_from(const Field& f) {
   return {f["name"].text(), f["bytes"].count(kMostBytes), static_cast<int>(f["cores"].count(kMostCores)),
@@ -124,6 +129,38 @@ Json json_of(const Circumstances& c) {
   return json;
 }
 
+Disk disk_from(const Field& f) {
+  constexpr std::int64_t kMostOfAFileSystem = std::int64_t{1} << 62;
+  Disk d;
+  d.directory = f["directory"].text();
+  d.file_system = f["file_system"].text();
+  d.bytes = f["bytes"].count(kMostOfAFileSystem);
+  d.engine = f["engine"].text();
+  d.direct = f["direct"].yes_or_no();
+  d.read_bandwidth = f["read_bandwidth"].positive();
+  d.write_bandwidth = f["write_bandwidth"].positive();
+  d.latency = f["latency"].positive();
+  d.request = f["request"].count(kMostBytes);
+  d.depth = static_cast<int>(f["depth"].count(kMostDepth));
+  d.at = f["at"].text();
+  return d;
+}
+
+Json json_of(const Disk& d) {
+  return {{"name", "disk"},
+          {"directory", d.directory},
+          {"file_system", d.file_system},
+          {"bytes", d.bytes},
+          {"engine", d.engine},
+          {"direct", d.direct},
+          {"read_bandwidth", d.read_bandwidth},
+          {"write_bandwidth", d.write_bandwidth},
+          {"latency", d.latency},
+          {"request", d.request},
+          {"depth", d.depth},
+          {"at", d.at}};
+}
+
 }  // namespace
 
 std::string to_json(const Hardware& h) {
@@ -143,6 +180,7 @@ std::string to_json(const Hardware& h) {
   Json all = {{"schema", kSchema}, {"cpu", h.cpu},           {"cores", h.cores},
               {"clock", h.clock},  {"levels", levels},       {"all_cores_bandwidth", h.all_cores_bandwidth},
               {"peaks", peaks},    {"exp_rates", exp_rates}, {"spread", h.spread}};
+  if (h.disk) all["disk"] = json_of(*h.disk);
   if (!h.measured.at.empty()) all["measured"] = json_of(h.measured);
   return all.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
@@ -172,6 +210,7 @@ Hardware hardware_from_json(const std::string& text, const std::string& path) {
   for (const Field& f : all["exp_rates"].list()) h.exp_rates.push_back(exp_rate_from(f));
   h.spread = all["spread"].share();
   h.measured = circumstances_from(all);
+  if (all.has("disk")) h.disk = disk_from(all["disk"]);
   return h;
 }
 

@@ -1,4 +1,5 @@
 #include "cli/cli.hpp"
+#include "redblue/hardware/hardware.hpp"
 
 namespace redblue::test {
 namespace {
@@ -43,6 +44,37 @@ TEST(CliDoctor, SaysWhatItReplaces) {
   const Finished f = w.run("doctor --output here.json"_args);
   ASSERT_EQ(f.exit_code, 0) << f.err;
   EXPECT_THAT(f.out, HasSubstr("in place of one without a date of another processor"));
+}
+
+/// A hardware file of this processor, which was not measured.
+Hardware invented_here() {
+  Hardware h = load_hardware(test::in_sources("/tests/data/hardware.json"));
+  h.cpu = describe_hardware().cpu;
+  return h;
+}
+
+TEST(CliDoctor, AddsADiskToTheFileOfThisProcessor) {
+  const Workplace w;
+  Hardware h = invented_here();
+  save_hardware(h, w / "here.json");
+  const Finished f = w.run("doctor --disk . --output here.json"_args);
+  ASSERT_EQ(f.exit_code, 0) << f.err;
+  EXPECT_THAT(f.out, testing::AllOf(HasSubstr("reads in GB/s"), HasSubstr("2 MiB"), HasSubstr("latency")));
+  EXPECT_EQ(w.files(), std::set<std::string>{"here.json"});
+  const Hardware measured = load_hardware(w / "here.json");
+  ASSERT_TRUE(measured.disk);
+  EXPECT_GE(measured.disk->request, 64 << 10);
+  h.disk = measured.disk;
+  EXPECT_EQ(to_json(measured), to_json(h)) << "the rest of the file stays";
+  const Finished shown = w.run("doctor --show --output here.json"_args);
+  EXPECT_THAT(shown.out, HasSubstr("disk " + measured.disk->directory + ", " + measured.disk->file_system));
+}
+
+TEST(CliDoctor, RefusesADiskThatIsNotThere) {
+  const Workplace w;
+  save_hardware(invented_here(), w / "here.json");
+  expect_refused(w, {"doctor --disk none --output here.json"_args, {"measure 'none'", "No such file or directory"}});
+  expect_refused(w, {"doctor --disk . --show --output here.json"_args, {"--disk and --show: give one of them"}});
 }
 
 TEST(CliDoctor, DefaultPlaceAndJson) {

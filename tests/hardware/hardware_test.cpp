@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <tuple>
 
 #include "files/support.hpp"
 #include "redblue/hardware/load.hpp"
@@ -45,6 +46,33 @@ TEST(HardwareFile, RoundTrips) {
   EXPECT_EQ(h.exp_rate(Isa::avx512, DType::f32)->elements, 10e9);
   const std::string text = to_json(h);
   EXPECT_EQ(to_json(hardware_from_json(text, "again")), text);
+}
+
+const Disk kInventedDisk{"/data", "xfs", 4'000'000'000'000,     "io_uring", true, 6.5e9, 3.1e9, 8e-5,
+                         1 << 20, 8,     "2026-11-29T20:45:00Z"};
+
+TEST(HardwareFile, HasADiskWhereOneWasMeasured) {
+  Hardware h = load_hardware(kInvented);
+  EXPECT_FALSE(h.disk) << "files of earlier versions have none";
+  EXPECT_THAT(to_json(h), testing::Not(HasSubstr("disk")));
+  h.disk = kInventedDisk;
+  const std::string text = to_json(h);
+  const Hardware again = hardware_from_json(text, "again");
+  ASSERT_TRUE(again.disk);
+  EXPECT_EQ(to_json(again), text);
+  EXPECT_EQ(again.disk->file_system, "xfs");
+  EXPECT_EQ(again.disk->read_bandwidth, 6.5e9);
+  EXPECT_EQ(again.disk->write_bandwidth, 3.1e9);
+  EXPECT_EQ(again.disk->request, 1 << 20);
+  EXPECT_EQ(again.disk->depth, 8);
+  EXPECT_EQ(again.levels.back().name, "DRAM") << "main memory stays the last of the levels";
+  for (const auto& [from, to, says] :
+       {std::tuple("\"direct\": true", "\"direct\": 1", "disk.direct is 1, it must be true"),
+        {"\"depth\": 8", "\"depth\": 0", "disk.depth is 0, it must be a whole number"},
+        {"\"latency\"", "\"lateness\"", "disk.latency is missing"}}) {
+    std::string bad = text;
+    EXPECT_THAT(message_of(bad.replace(bad.find(from), std::string_view(from).size(), to)), HasSubstr(says));
+  }
 }
 
 TEST(HardwareFile, IsWrittenCompletelyOrNotAtAll) {
