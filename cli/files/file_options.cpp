@@ -109,10 +109,12 @@ void FileOptions::add_to(const Command& command) {
   command.flag("--with-forward", with_forward,
                "gradients: compute o and lse, too, and write them beside the gradients");
   command
-      .option("--raw", raw,
-              "input in a file without a header, little-endian and row by row: its type, its shape, and the byte where "
-              "it begins if it is not the whole file (repeatable): q=q.bin:f32:1x8x4096x64@128")
-      .type_name("TENSOR=FILE:TYPE:SHAPE[@BYTE]");
+      .option(
+          "--raw", raw,
+          "input in a file without a header, little-endian: its type, its shape, its strides in elements if it does "
+          "not lie row by row, and the byte where it begins if it is not the whole file (repeatable): "
+          "q=q.bin:f32:8x4096x64@128, q=q.bin:f32:8x4096x64/64x512x1")
+      .type_name("TENSOR=FILE:TYPE:SHAPE[/STRIDES][@BYTE]");
   for (const std::string& name : all_names())
     command.option("--" + name, npy[name], fmt::format("{}, .npy", name))
         .type_name("FILE")
@@ -259,7 +261,7 @@ void FileOptions::validate(const Problem& kind) const {
 void FileOptions::require_raw(const std::vector<std::string>& in, const std::vector<std::string>& out) const {
   std::set<std::string> seen;
   for (const std::string& text : raw) {
-    const std::string tensor = RawTensor(text).tensor;
+    const std::string tensor = parse_raw(text).name;
     const bool written = std::ranges::find(out, tensor) != out.end();
     if (std::ranges::find(in, tensor) == in.end())
       throw InvalidProblem(fmt::format(
@@ -271,9 +273,9 @@ void FileOptions::require_raw(const std::vector<std::string>& in, const std::vec
   }
 }
 
-std::optional<RawTensor> FileOptions::raw_of(const std::string& tensor) const {
+std::optional<file::RawTensor> FileOptions::raw_of(const std::string& tensor) const {
   for (const std::string& text : raw)
-    if (text.starts_with(tensor + "=")) return RawTensor(text);
+    if (text.starts_with(tensor + "=")) return parse_raw(text).tensor;
   return std::nullopt;
 }
 

@@ -93,7 +93,7 @@ LoadedInputs::LoadedInputs(const FileOptions& files, const Problem& kind, const 
   };
   const auto read = [&](const std::string& name) {
     const std::optional<std::string>& npy = files.npy.at(name);
-    const std::optional<RawTensor> raw = files.raw_of(name);
+    const std::optional<file::RawTensor> raw = files.raw_of(name);
     if ((npy || raw) && files.is_taken_from(archive, name))
       throw InvalidProblem(fmt::format("--{} {}: {} has a tensor {}, too: leave one of them out", npy ? name : "raw",
                                        npy ? *npy : name + "=" + raw->path, *files.input, files.name_of(name)));
@@ -101,11 +101,11 @@ LoadedInputs::LoadedInputs(const FileOptions& files, const Problem& kind, const 
     if (from_archive) used_.insert(files.name_of(name));
     if (map != nullptr && name != tensor_name(SlowArray::slopes) && name != tensor_name(SlowArray::sinks)) {
       if (npy) return in_place(file::npy_place(*npy), *map);
-      if (raw) return in_place(raw->place(), *map);
+      if (raw) return in_place(file::place_of(*raw), *map);
       if (from_archive) return in_place(file::safetensors_place(*files.input, files.name_of(name)), *map);
     }
     if (npy) return file::read_npy(*npy);
-    if (raw) return raw->read();
+    if (raw) return file::read_raw(*raw);
     if (from_archive) return archive->tensor(files.name_of(name));
     throw InvalidProblem(fmt::format("files are missing: --op {} needs --{}", redblue::name_of(op), name));
   };

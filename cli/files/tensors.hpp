@@ -39,7 +39,7 @@ struct FileOptions {
   /// Does the archive, or null, hold this tensor, and does --ignore not name it?
   bool is_taken_from(const Archive* archive, const std::string& tensor) const;
   /// The input of this name that has no header, if --raw names it.
-  std::optional<RawTensor> raw_of(const std::string& tensor) const;
+  std::optional<file::RawTensor> raw_of(const std::string& tensor) const;
   /// `input`, open; null without one, or where it cannot be read: `validate` and LoadedInputs say what is wrong with
   /// it.
   std::unique_ptr<Archive> opened() const;

@@ -230,6 +230,9 @@ TEST(Cli, RunReadsInputsWithoutAHeader) {
   const std::string o = file::read_text(w / "o.npy");
   write_raw(w / "q.bin", x.q, "12 bytes: q ");
   write_raw(w / "k:v.bin", x.k);
+  std::vector<double> columns(x.k.size());
+  for (std::size_t i = 0; i < columns.size(); ++i) columns[i] = x.k[i % 12 * 6 + i / 12];
+  write_raw(w / "kt.bin", columns);
   write_raw(w / "v.bin", x.v);
   const Args raw = "run --M 200 --raw q=q.bin:f32:9x6@12 --raw k=k:v.bin:f32:12x6"_args;
   const Finished f = w.run(raw + "--raw v=v.bin:f32:12x5@0 --o o.npy --verify"_args);
@@ -238,6 +241,10 @@ TEST(Cli, RunReadsInputsWithoutAHeader) {
   const Finished one = w.run(raw + "--raw v=v.bin:f32:12x5 --output y.safetensors"_args);
   EXPECT_EQ(one.exit_code, 0) << one.err;
   EXPECT_EQ(numbers(file::read_safetensors(w / "y.safetensors").tensor("o")), numbers(file::read_npy(w / "o.npy")));
+  const Finished transposed =
+      w.run("run --M 200 --v v.npy --o o.npy --raw q=q.bin:f32:9x6@12"_args + "--raw k=kt.bin:f32:12x6/1x12"_args);
+  EXPECT_EQ(transposed.exit_code, 0) << transposed.err;
+  EXPECT_EQ(file::read_text(w / "o.npy"), o);
   const Finished beside = w.run(raw + "--v v.npy --o o.npy"_args);
   EXPECT_EQ(beside.exit_code, 0) << beside.err;
   EXPECT_EQ(file::read_text(w / "o.npy"), o);
@@ -257,9 +264,12 @@ TEST(Cli, RunRefusesWhatIsNotInAFileWithoutAHeader) {
            {"q=q.bin", {"no file, type and shape", form}},
            {"q=q.bin:9x6", {"no file, type and shape", form}},
            {"q=q.bin:f31:9x6", {"'f31' is no type: f64, f32, f16, bf16", form}},
-           {"q=q.bin:f32:9xx6", {"'' is no size of a dimension", form}},
-           {"q=q.bin:f32:9x-6", {"'-6' is no size", form}},
-           {"q=q.bin:f32:9x0", {"'0' is no size", form}},
+           {"q=q.bin:f32:9xx6", {"'9xx6' is no shape", form}},
+           {"q=q.bin:f32:9x-6", {"'9x-6' is no shape", form}},
+           {"q=q.bin:f32:9x0", {"'9x0' is no shape", form}},
+           {"q=q.bin:f32:9x6/6", {"1 strides for 2 dimensions", form}},
+           {"q=q.bin:f32:9x6/6x-1", {"'6x-1' is no list of strides", form}},
+           {"q=q.bin:f32:9x6/7x1", {"takes 248 bytes from byte 0 on, and 'q.bin' has 216"}},
            {"q=q.bin:f32:9x6@1k", {"'1k' is no byte of a file", form}},
            {"q=q.bin:f32:9x7", {"[9, 7] of f32 takes 252 bytes, and 'q.bin' has 216: is it this shape"}},
            {"q=q.bin:f32:9x5", {"takes 180 bytes, and 'q.bin' has 216: give the byte at which the tensor begins"}},

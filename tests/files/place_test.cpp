@@ -129,25 +129,43 @@ TEST(Raw, IsTheWholeFileOrBeginsAtAByte) {
   write_text(dir / "y", text_of_bytes(data) + "more");
   write_text(dir / "z", text_of_bytes(data));
   const auto expected = bits_of(Tensor(c_order_tensor(DType::f32, {4, 6}, data.data()), nullptr));
-  EXPECT_EQ(bits_of(read_raw(dir / "x", DType::f32, {4, 6}, 6)), expected) << "not aligned: copied";
-  EXPECT_EQ(bits_of(read_raw(dir / "y", DType::f32, {4, 6}, 0)), expected);
-  EXPECT_EQ(bits_of(read_raw(dir / "z", DType::f32, {4, 6}, {})), expected);
-  EXPECT_EQ(bits_at(raw_place(dir / "z", DType::f32, {4, 6}, {})), expected);
+  EXPECT_EQ(bits_of(read_raw({dir / "x", DType::f32, {4, 6}, {}, 6})), expected) << "not aligned: copied";
+  EXPECT_EQ(bits_of(read_raw({dir / "y", DType::f32, {4, 6}, {}, 0})), expected);
+  EXPECT_EQ(bits_of(read_raw({dir / "z", DType::f32, {4, 6}})), expected);
+  EXPECT_EQ(bits_at(place_of({dir / "z", DType::f32, {4, 6}})), expected);
 }
 
 TEST(Raw, RefusesSizesThatDoNotAgreeWithTheFile) {
   const TemporaryDirectory dir;
   write_text(dir / "x", std::string(100, 'x'));
   const auto error = [&](Indices shape, std::optional<index_t> offset) {
-    return message_of<IoError>([&] { raw_place(dir / "x", DType::f32, std::move(shape), offset); });
+    return message_of<IoError>([&] { place_of({dir / "x", DType::f32, std::move(shape), {}, offset}); });
   };
   EXPECT_CONTAINS(error({4, 6}, {}), "takes 96 bytes, and '" + (dir / "x") + "' has 100: give the byte");
   EXPECT_CONTAINS(error({4, 7}, {}), "takes 112 bytes, and '" + (dir / "x") + "' has 100: is it this shape");
   EXPECT_CONTAINS(error({4, 6}, 8), "takes 96 bytes from byte 8 on");
   EXPECT_CONTAINS(error({1}, index_t{1} << 62), "takes 4 bytes from byte");
-  EXPECT_CONTAINS(message_of<InvalidProblem>([&] { raw_place(dir / "x", DType::f32, {index_t{1} << 62, 2}, 0); }),
+  EXPECT_CONTAINS(message_of<InvalidProblem>([&] { place_of({dir / "x", DType::f32, {index_t{1} << 62, 2}, {}, 0}); }),
                   "overflows 63 bits");
-  EXPECT_CONTAINS(message_of<InvalidProblem>([&] { raw_place(dir / "x", DType::f32, {1}, -1); }), "give 0 or more");
+  EXPECT_CONTAINS(message_of<InvalidProblem>([&] { place_of({dir / "x", DType::f32, {1}, {}, -1}); }),
+                  "give 0 or more");
+}
+
+TEST(Raw, TakesStridesWithinTheFile) {
+  const TemporaryDirectory dir;
+  const auto data = noise(4 * 6 * 4);
+  write_text(dir / "x", text_of_bytes(data));
+  const FileTensor columns{DType::f32, {6, 4}, {1, 6}, data.data(), false};
+  const RawTensor raw{dir / "x", DType::f32, {6, 4}, Indices{1, 6}, {}};
+  EXPECT_EQ(bits_of(read_raw(raw)), bits_of(Tensor(columns, nullptr)));
+  EXPECT_EQ(bits_of(read_raw({dir / "x", DType::f32, {2, 3}, Indices{6, 2}, 8})),
+            bits_of(Tensor({DType::f32, {2, 3}, {6, 2}, data.data() + 8, false}, nullptr)));
+  EXPECT_CONTAINS(message_of<IoError>([&] { place_of({dir / "x", DType::f32, {6, 4}, Indices{2, 6}, {}}); }),
+                  "takes 116 bytes from byte 0 on");
+  EXPECT_CONTAINS(message_of<InvalidProblem>([&] { place_of({dir / "x", DType::f32, {6, 4}, Indices{-1, 6}, {}}); }),
+                  "strides [-1, 6]");
+  EXPECT_CONTAINS(message_of<Unsupported>([&] { read_raw({dir / "x", DType::f32, {5, 3}, Indices{1, 6}, 2}); }),
+                  "at a multiple of 4 bytes");
 }
 
 }  // namespace
