@@ -5,8 +5,8 @@
 >>> redblue.attention(q, k, v, causal=True).shape
 (1, 2, 16, 8)
 
-docs/python.md is the guide. `redblue.distributed`, `redblue.torch`, `redblue.jax`, `redblue.onnx` and `redblue.plot` are imported where they
-are first used; mpi4py, torch, JAX, onnx and matplotlib are not needed otherwise.
+docs/python.md is the guide. `redblue.distributed`, `redblue.files`, `redblue.torch`, `redblue.jax`, `redblue.onnx` and `redblue.plot` are
+imported where they are first used; mpi4py, torch, JAX, onnx and matplotlib are not needed otherwise.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ from ._stats import stats
 
 if TYPE_CHECKING:
     from . import distributed as distributed
+    from . import files as files
     from . import jax as jax
     from . import onnx as onnx
     from . import plot as plot
@@ -98,7 +99,7 @@ _LATER = {
     "uninstall_flash_attn": "_stand_in",
     "use": "torch",
 }
-_MODULES = ("distributed", "jax", "onnx", "plot", "torch")
+_MODULES = ("distributed", "files", "jax", "onnx", "plot", "torch")
 
 
 if not TYPE_CHECKING:  # which would take any name then

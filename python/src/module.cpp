@@ -12,6 +12,7 @@
 #include "plan.hpp"
 #include "redblue/attention.hpp"
 #include "redblue/fastest.hpp"
+#include "redblue/files.hpp"
 #include "redblue/hardware.hpp"
 #include "redblue/plan.hpp"
 #include "redblue/problem.hpp"
@@ -29,10 +30,31 @@ void raise(const char* type, const char* message) {
   PyErr_SetString(found.ptr(), message);
 }
 
+/// (path, byte, type, shape, strides in elements, has it the other byte order?)
+nb::tuple tuple_of(const file::TensorPlace& p) {
+  const auto numbers = [](const std::vector<index_t>& list) {
+    nb::list all;
+    for (const index_t n : list) all.append(n);
+    return nb::tuple(all);
+  };
+  return nb::make_tuple(p.path, p.offset, std::string(name_of(p.dtype)), numbers(p.shape), numbers(p.strides),
+                        p.swap_bytes);
+}
+
 }  // namespace
 
 nb::object integer_of(Words words) { return nb::steal(PyLong_FromString(words.str().c_str(), nullptr, 10)); }
 nb::object finite_or_none(double x) { return std::isfinite(x) ? nb::object(nb::float_(x)) : nb::none(); }
+
+void add_places(nb::module_& m) {
+  m.def(
+      "npy_place", [](const std::string& path) { return tuple_of(file::npy_place(path)); }, nb::arg("path"),
+      "Where the tensor of a .npy file lies: path, byte, type, shape, strides in elements, other byte order?");
+  m.def(
+      "safetensors_place",
+      [](const std::string& path, const std::string& name) { return tuple_of(file::safetensors_place(path, name)); },
+      nb::arg("path"), nb::arg("name"), "Where a tensor of a safetensors file lies, likewise.");
+}
 
 void add_errors(nb::module_& /*m*/) {
   nb::register_exception_translator([](const std::exception_ptr& p, void* /*payload*/) {
@@ -119,6 +141,7 @@ NB_MODULE(_core, m) {
       "at half the speed.");
   nb::set_leak_warnings(false);  // plans are kept until the process ends
   python::add_errors(m);
+  python::add_places(m);
   python::add_problem(m);
   python::add_patterns(m);
   python::add_recognition(m);

@@ -9,6 +9,7 @@ namespace redblue::python {
 namespace nb = nanobind;
 
 void add_errors(nb::module_& m);
+void add_places(nb::module_& m);
 void add_problem(nb::module_& m);
 void add_patterns(nb::module_& m);
 void add_recognition(nb::module_& m);
