@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "files/open_archive.hpp"
+#include "redblue/hardware/hardware.hpp"
+#include "redblue/levels/nest.hpp"
 
 namespace redblue::cli {
 
@@ -59,6 +61,31 @@ std::string mib(index_t bytes) { return mib(static_cast<double>(bytes)); }
 /// Tiles of many rows keep kernels busy; smaller ones are for where memory is short.
 const std::vector<index_t> kMultiples{128, 32, 8, 1};
 
+/// The bandwidth of files that `redblue doctor --disk` has not measured: that of a plain solid-state disk.
+constexpr double kSomeDisk = 1e9;
+/// The share of a core's cache that a level takes: keys and values pass beside it.
+constexpr int kShareOfCache = 2;
+/// Rows that pass at a time in the cache.
+constexpr index_t kPassing = 128;
+
+/// What is known of this machine for a nest of fast memory and the caches of `threads` cores.
+levels::NestOptions nest_on(const Hardware& hardware, DType compute, int threads) {
+  const model::Rates rates = model::rates_of(hardware, best_isa(), compute);
+  const MemoryLevel& cache = hardware.private_cache();
+  const double dram = hardware.levels.back().read_bandwidth;
+  levels::NestOptions o{
+      .levels = {{.name = "files"},
+                 {.name = "memory", .bytes = 0, .bandwidth = hardware.disk ? hardware.disk->read_bandwidth : kSomeDisk},
+                 {.name = cache.name,
+                  .bytes = Words(cache.bytes / kShareOfCache),
+                  .bandwidth = std::max(dram, std::min(hardware.all_cores_bandwidth, dram * threads))}},
+      .word = compute};
+  o.macs_per_second = threads * rates.macs;
+  o.grain = {index_t{model::kRegisterVectors} * rates.lanes, kPassing, threads};
+  o.by_time = true;
+  return o;
+}
+
 }  // namespace
 
 OverFiles::OverFiles(const MemoryOptions& memory) : M_(memory.M) {
@@ -75,7 +102,7 @@ OverFiles::OverFiles(const MemoryOptions& memory) : M_(memory.M) {
 }
 
 void OverFiles::require_heeded(const Problem& kind, const ObjectiveOptions& objective, const std::string& input,
-                               const std::optional<index_t>& threads, bool verify, bool certificate) const {
+                               bool verify, bool certificate) const {
   if (!asked()) return;
   const auto refuse = [](bool given, std::string_view option, std::string_view why) {
     if (given) throw InvalidProblem(fmt::format("{} with --memory: {}", option, why));
@@ -88,7 +115,6 @@ void OverFiles::require_heeded(const Problem& kind, const ObjectiveOptions& obje
   refuse(certificate, "--tolerance, or --certificate,", kAll);
   refuse(objective.objective.has_value(), "--objective", "such a run moves the fewest words");
   refuse(objective.machine.has_value(), "--machine", "such a run moves the fewest words");
-  refuse(threads.value_or(1) != 1, "--threads", "one thread takes blocks in the order in which they are read ahead");
   refuse(!input.empty() && is_npz(input), "an input in .npz",
          "it is unpacked into memory; write safetensors or .npy, which are read where they lie");
 }
@@ -97,11 +123,14 @@ plan::Plan OverFiles::plan(const Problem& p, const plan::Options& planner, const
                            const std::string& output) {
   const std::filesystem::path directory = std::filesystem::path(output).parent_path();
   files_.workspace_directory = directory.empty() ? "." : directory.string();
+  const DType compute = options.compute == DType::f64 ? DType::f64 : DType::f32;
+  const auto word = static_cast<index_t>(size_of(compute));
+  const index_t room = (*limit_ - files_.buffers.read - files_.buffers.write) / word;
+  if (auto nest = nested(p, planner, tensors, options, compute, room)) return std::move(*nest);
+  files_.inner.clear();
   backend_ = files_backend(map_, files_);
   options.backend = backend_.get();
   options.threads = 1;
-  const auto word = static_cast<index_t>(size_of(options.compute == DType::f64 ? DType::f64 : DType::f32));
-  const index_t room = (*limit_ - files_.buffers.read - files_.buffers.write) / word;
   const bool own_multiples = planner.multiple.query > 1 || planner.multiple.key > 1 || planner.multiple.feature > 1;
   std::vector<plan::Plan> plans;  // of the fewest words, for tiles that are multiples of each of these
   std::exception_ptr none;
@@ -134,6 +163,32 @@ plan::Plan OverFiles::plan(const Problem& p, const plan::Options& planner, const
   return std::move(*best);
 }
 
+std::optional<plan::Plan> OverFiles::nested(const Problem& p, const plan::Options& planner, const Tensors& tensors,
+                                            RunOptions& options, DType compute, index_t room) {
+  const int threads = options.threads == 0 ? default_pool().size() : options.threads;
+  levels::NestOptions o = nest_on(this_machine(), compute, threads);
+  files_.inner = {{o.levels.back().bytes / Words(size_of(compute)), o.grain}};
+  backend_ = files_backend(map_, files_);
+  options.backend = backend_.get();
+  o.outer = planner;
+  for (index_t percent = 100; percent >= 30; percent -= 10) {
+    const Words words = M_ ? Words(*M_) : Words(room / 100 * percent);
+    o.levels[1].bytes = words * Words(size_of(compute));
+    if (o.levels[1].bytes <= o.levels[2].bytes) return std::nullopt;
+    try {
+      levels::Nest nest = levels::make_nest(p, o);
+      memory_ = run_bytes(nest.outer, tensors, options);
+      if (memory_ <= *limit_) return std::move(nest.outer);
+    } catch (const CapacityError&) {
+      if (percent == 30) return std::nullopt;  // the plan without levels says what is needed
+    } catch (const Unsupported&) {             // a kernel that no level below can carry out
+      return std::nullopt;
+    }
+    if (M_) break;
+  }
+  return std::nullopt;
+}
+
 void OverFiles::add_to(Json& j, double seconds) const {
   if (!asked()) return;
   const OfProcess process;
@@ -141,6 +196,8 @@ void OverFiles::add_to(Json& j, double seconds) const {
   const auto traffic = [](const file::io::Traffic& t) {
     return Json{{"asked", t.asked}, {"moved", t.moved}, {"transfers", t.transfers}};
   };
+  Json inner = Json::array();
+  for (const Words words : r.inner_words) inner.push_back(to_json(words));
   j["files"] = {{"engine", r.engine},
                 {"direct", r.direct},
                 {"limit", *limit_},
@@ -154,6 +211,7 @@ void OverFiles::add_to(Json& j, double seconds) const {
                 {"reads", traffic(r.reads)},
                 {"writes", traffic(r.writes)},
                 {"waited_seconds", r.waited_s},
+                {"inner_words", inner},
                 {"bytes_per_second", static_cast<double>(r.reads.moved + r.writes.moved) / seconds},
                 {"process",
                  {{"read_bytes", process.read_bytes},
@@ -178,6 +236,10 @@ void OverFiles::print(double seconds) const {
   if (r.converted > 0) fmt::print("  {} bytes of outputs moved once more, out of the compute type\n", r.converted);
   fmt::print("{:<14} {:>20.1f} MB/s; kernels waited {:.3g} s of {:.3g}\n", "rate",
              static_cast<double>(r.reads.moved + r.writes.moved) / seconds * 1e-6, r.waited_s, seconds);
+  if (r.inner_words.empty())
+    fmt::print("{:<14} {:>20} implementations run kernels on whole tiles, on one thread\n", "cache", "no level:");
+  for (const Words words : r.inner_words)
+    fmt::print("{:<14} {:>20} words between fast memory and caches\n", "cache", words.str());
   fmt::print("{:<14} {:>20} of {}, {} of it buffers of files; workspace on disk {}\n", "memory",
              mib(memory_.to_double()), mib(*limit_), mib(r.buffer_bytes), mib(r.workspace_bytes));
   fmt::print("{:<14} {:>20} peak of the process; {} read and {} written by /proc/self/io{}\n", "system",

@@ -27,10 +27,11 @@ class OverFiles {
   /// Is its data in a file, where nobody shall look at it before the run?
   bool holds(const Tensor& t) const { return map_.find(t.data).has_value(); }
   /// Throws InvalidProblem where an option reads all of an array, or is about runs in memory.
-  void require_heeded(const Problem& kind, const ObjectiveOptions& objective, const std::string& input,
-                      const std::optional<index_t>& threads, bool verify, bool certificate) const;
-  /// The plan that moves the fewest words in fast memory which, with all buffers, fits the limit: --M words, or as many
-  /// as are best. `options` then says where it is carried out; workspace goes beside the file `output`.
+  void require_heeded(const Problem& kind, const ObjectiveOptions& objective, const std::string& input, bool verify,
+                      bool certificate) const;
+  /// The nest of least time in fast memory which, with all buffers, fits the limit: --M words, or as many as do. Where
+  /// no level below can carry out kernels, the plan of the fewest words, for one thread. `options` then says where it
+  /// is carried out; workspace goes beside the file `output`.
   plan::Plan plan(const Problem& p, const plan::Options& planner, const Tensors& tensors, RunOptions& options,
                   const std::string& output);
 
@@ -42,6 +43,10 @@ class OverFiles {
   void print(double seconds) const;
 
  private:
+  /// The outermost plan of a nest with the caches of this machine; null where there is none.
+  std::optional<plan::Plan> nested(const Problem& p, const plan::Options& planner, const Tensors& tensors,
+                                   RunOptions& options, DType compute, index_t room);
+
   std::optional<index_t> M_, limit_;
   FilesOptions files_;
   file::io::FileMap map_;

@@ -349,7 +349,7 @@ int run_command(const RunFlags& flags) {
   kind.scale = flags.scale;
   kind.lse_required = is_forward(kind.op) && kind.has_statistics() && flags.files.wants("lse");
   OverFiles over_files(flags.ranks.given() ? MemoryOptions{} : flags.memory);
-  over_files.require_heeded(kind, flags.objective, flags.files.input.value_or(""), flags.threads, flags.verify,
+  over_files.require_heeded(kind, flags.objective, flags.files.input.value_or(""), flags.verify,
                             flags.tolerance || flags.certificate);
   const LoadedInputs loaded(flags.files, kind, archive.get(), over_files.map());
   Problem problem = loaded.problem(kind);

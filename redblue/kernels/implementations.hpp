@@ -102,6 +102,7 @@ const Implementations<T>& implementations(Isa isa);
 template <class T>
 Implementations<T> implementations_below(const Implementations<T>& last) {
   Implementations<T> table;
+  table.isa = last.isa;
   table.below = true;
   table.row_conversion = last.row_conversion;
   return table;

@@ -26,7 +26,7 @@ struct Grain {
 struct Inner {
   Words M;
   Grain grain{};
-  bool last = true;  ///< does it run implementations? Else the level below has what nobody reads after a call.
+  bool last = true;  ///< does it run implementations? The level below another has what nobody reads after a call.
 };
 
 /// The most words that a call with ranges of these sizes holds at a time, in the last level or above it.

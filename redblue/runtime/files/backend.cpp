@@ -82,17 +82,17 @@ class FilesBackend : public Backend {
   FilesBackend(FileMap map, FilesOptions options) : map_(std::move(map)), options_(std::move(options)) {}
 
   std::string_view name() const override { return "files"; }
-  std::unique_ptr<Memo> new_memo() const override { return std::make_unique<ArenaMemo>(); }
+  std::unique_ptr<Memo> new_memo() const override { return std::make_unique<ArenaMemo>(!options_.inner.empty()); }
   void require(const Problem& problem, const Tensors& tensors, const RunOptions& options) const override {
     require_arithmetic(options.compute, problem, tensors);
     if (options.compute == DType::bf16)
       throw Unsupported(
           "compute type bf16 over files: its kernels read bf16 where it lies; compute in f32, which takes "
           "bf16 tensors");
-    if (options.threads > 1)
+    if (options.threads > 1 && options_.inner.empty())
       throw Unsupported(
           fmt::format("threads = {} over files: one thread takes blocks in the order in which they are "
-                      "read ahead; give 1, or 0",
+                      "read ahead; give 1, or 0, or inner levels, whose workers share the work on tiles",
                       options.threads));
     if (options.memory.data() != nullptr)
       throw Unsupported("RunOptions::memory over files: such a run takes its own buffers; leave it empty");
@@ -105,7 +105,7 @@ class FilesBackend : public Backend {
               Walk walk) const override {
     return with_compute(options.compute, [&]<class T>(T*) {
       Stack arrays;
-      return needs<T>(plan, tensors, options, memo, walk, arrays).bytes + buffer_bytes();
+      return needs<T>(plan, tensors, options, memo, walk, arrays).bytes + buffer_bytes() + inner_bytes<T>(options);
     });
   }
   Measured run(const plan::Plan& plan, const Tensors& tensors, const RunOptions& options, Memo& memo) const override {
@@ -114,6 +114,20 @@ class FilesBackend : public Backend {
 
  private:
   index_t buffer_bytes() const { return options_.buffers.read + options_.buffers.write; }
+  static ThreadPool& pool_of(const RunOptions& options) {
+    return options.pool == nullptr ? default_pool() : *options.pool;
+  }
+  /// The workers of the first inner level.
+  static int workers_of_inner(const RunOptions& options) {
+    const int most = pool_of(options).size();
+    return options.threads == 0 ? most : std::min(options.threads, most);
+  }
+  template <class T>
+  Words inner_bytes(const RunOptions& options) const {
+    Words words;
+    for (const levels::Inner& level : options_.inner) words += level.M;
+    return words * sizeof(T) * workers_of_inner(options);
+  }
   template <class T>
   Need needs(const plan::Plan& plan, const Tensors& tensors, const RunOptions& options, Memo& memo, Walk walk,
              Stack& arrays) const {
@@ -143,7 +157,7 @@ Measured FilesBackend::run_in(const plan::Plan& plan, const Tensors& tensors, co
   one.threads = 1;
   Stack sizes;
   const Need need = needs<T>(plan, tensors, options, memo, Walk::whole, sizes);
-  const Words in_all = need.bytes + buffer_bytes();
+  const Words in_all = need.bytes + buffer_bytes() + inner_bytes<T>(options);
   if (plan.options.cap && in_all > plan.options.cap->most)
     throw MemoryError(fmt::format("{}, and {} for buffers of files; the plan was made for at most {}: plan for these "
                                   "tensors, or with a larger cap",
@@ -172,6 +186,12 @@ Measured FilesBackend::run_in(const plan::Plan& plan, const Tensors& tensors, co
   Stack arrays(std::span(workspace, has_workspace ? static_cast<std::size_t>(report.workspace_bytes) : 0));
   Stack fast(std::span(memory.get(), static_cast<std::size_t>(need.bytes.to_index())));
   Scratch<T, FileMemory<T>> scratch;
+  std::optional<levels::InnerLevels<T>> inner;
+  if (!options_.inner.empty()) {
+    inner.emplace(options_.inner, 1, pool_of(options), workers_of_inner(options),
+                  kernel::implementations<T>(best_isa()));
+    scratch.states.below = &*inner;
+  }
   Measured all;
   const auto execute = [&](const plan::Plan& part, const RowFacts& facts, Resources<T, FileMemory<T>>& with,
                            const Converted& converted, const Reordered&) {
@@ -204,6 +224,8 @@ Measured FilesBackend::run_in(const plan::Plan& plan, const Tensors& tensors, co
   lay_out(plan, tensors, one, {need.bytes, Walk::whole}, Room{arrays, fast}, static_cast<ArenaMemo&>(memo), scratch,
           execute);
   all.bytes = in_all;
+  if (inner)
+    for (const auto& level : inner->moved()) report.inner_words.push_back(level.words);
   report.reads = engine->reads();
   report.writes = engine->writes();
   if (options_.report) options_.report(report);

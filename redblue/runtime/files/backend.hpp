@@ -5,6 +5,7 @@
 
 #include "redblue/files/io/engine.hpp"
 #include "redblue/files/io/file_map.hpp"
+#include "redblue/levels/inner_ram.hpp"
 #include "redblue/machines/files/buffers.hpp"
 #include "redblue/runtime/backend.hpp"
 
@@ -20,6 +21,7 @@ struct FilesReport {
   index_t buffer_bytes = 0;         ///< memory for what is read ahead and still to be written
   index_t workspace_bytes = 0;      ///< of a temporary file
   double waited_s = 0;              ///< for which the kernels waited for files
+  std::vector<Words> inner_words;   ///< words that moved at each inner level
 };
 
 struct FilesOptions {
@@ -28,17 +30,21 @@ struct FilesOptions {
   file::io::PageCache cache = file::io::PageCache::bypassed_if_possible;  ///< of workspace
   /// Where the temporary file of a run lies that needs workspace; "": the directory for temporary files.
   std::string workspace_directory{};
+  /// The levels of memory inside fast memory, which carry out calls of kernels with RunOptions::threads (0: all of the
+  /// pool); none: implementations run kernels on whole tiles, on one thread.
+  std::vector<levels::Inner> inner{};
   /// Called at the end of a run.
   std::function<void(const FilesReport&)> report{};
 };
 
 /// Slow memory that is files. The data of a tensor is an address of `map`, which says where in which file it lies, or
 /// of memory: such tensors are read and written where they are, and not reported. All blocks pass through buffers,
-/// which are read ahead and written behind. A schedule runs as it is, on one thread, with the same bits as in RAM.
+/// which are read ahead and written behind. A schedule runs as it is, and takes its blocks on one thread. Without inner
+/// levels the bits are those of a run in RAM.
 ///
 /// A run takes its fast memory and the buffers; workspace, and outputs that are held in the compute type, lie in a
-/// temporary file that has no name. It refuses RunOptions::memory, threads above 1, the compute type bf16, and patterns
-/// that take rows in another order.
+/// temporary file that has no name. It refuses RunOptions::memory, threads above 1 without inner levels, the compute
+/// type bf16, and patterns that take rows in another order.
 std::unique_ptr<Backend> files_backend(file::io::FileMap map, FilesOptions options = {});
 
 }  // namespace redblue

@@ -68,6 +68,9 @@ class RowFacts {
 /// out takes a walk through the operations. Any number of threads may use it at once.
 class ArenaMemo : public Backend::Memo {
  public:
+  /// `below`: does a level of memory below run kernels?
+  explicit ArenaMemo(bool below = false) : below_(below) {}
+  bool below() const { return below_; }
   /// Bytes beside inputs and outputs that were enough for the runs so far; 0: there was none.
   index_t bytes() const { return bytes_; }
   void remember(index_t bytes) { bytes_ = bytes; }
@@ -188,6 +191,7 @@ class ArenaMemo : public Backend::Memo {
     return kinds;
   }
 
+  const bool below_;
   std::atomic<index_t> bytes_ = 0;
   std::mutex mutex_;
   std::vector<std::pair<const plan::Plan*, std::shared_ptr<const RowFacts>>> facts_;

@@ -100,7 +100,9 @@ bool lay_out(const plan::Plan& plan, Tensors tensors, const RunOptions& options,
   Resources<T, Slow> with{scratch};
   with.pool = options.pool == nullptr ? &default_pool() : options.pool;
   const int workers = workers_of(plan, facts, options.threads, *with.pool);
-  if (options.compute == DType::bf16)
+  if (memo.below())
+    with.products = Products::below;
+  else if (options.compute == DType::bf16)
     with.products = std::as_const(tensors)[SlowArray::K].dtype == DType::int8 ? Products::int8 : Products::bf16;
   static const typename Slow::Arrays kNone;
   with.slow().assign(1, kNone);

@@ -10,8 +10,9 @@
 /// What a run has at hand.
 namespace redblue {
 
-/// The words that attention may multiply. int8: those of bf16 to which words of int8 are widened.
-enum class Products : std::uint8_t { own, bf16, int8 };
+/// The words that attention may multiply. int8: those of bf16 to which words of int8 are widened. below: its own, and a
+/// level of memory below multiplies them (levels/).
+enum class Products : std::uint8_t { own, bf16, int8, below };
 
 template <class T, class Slow = machine::CallerMemory<T>>
 struct Resources {
@@ -27,6 +28,11 @@ struct Resources {
 /// The fastest that this processor has.
 template <class T>
 const kernel::Implementations<T>& implementations_for(Products products) {
+  if (products == Products::below) {
+    static const kernel::Implementations<T> table =
+        kernel::implementations_below(kernel::implementations<T>(best_isa()));
+    return table;
+  }
   if constexpr (std::same_as<T, float>)
     if (products != Products::own)
       return products == Products::bf16 ? kernel::bf16_implementations(best_isa())

@@ -35,7 +35,8 @@ Measured run_row_on(const plan::Plan& plan, const plan::Prepared& prepared, cons
     measure(counted, m);
     m.staging_words = ram.staging_words();
     m.padding_words = ram.padding_words();
-    m.kernels = name_of(with.products == Products::own ? without_bf16(best_isa()) : implementations.isa);
+    m.kernels = name_of(with.products == Products::own || with.products == Products::below ? without_bf16(best_isa())
+                                                                                           : implementations.isa);
   };
   // Certificates of approximations are proved for arithmetic with subnormal numbers.
   const bool exact = plan.problem.method_kind() == MethodKind::exact;
