@@ -141,6 +141,10 @@ void RanksOptions::add_to(const Command& command, For what) {
           "with --ranks: the same bits for every number of ranks, layout and ownership: work in blocks of these rows "
           "(such as 1024)")
       .type_name("ROWS");
+  if (what == For::plans)
+    command.flag(
+        "--keeps-heads", keeps_heads,
+        "with --ranks: where heads change ranks, a gradient finds q, k and v where its forward pass left them");
   if (what == For::runs)
     command.flag("--overlap", overlap,
                  "with --ranks: move the messages alone first, and say how much of them went on while rank 0 worked");
@@ -156,6 +160,7 @@ void RanksOptions::require_none() const {
   for (const auto& [name, value] : {std::pair{"--block-rows", block}, {"--reproducible", reproducible}})
     if (value) throw InvalidProblem(fmt::format("{} {} is for --ranks: give that, too", name, *value));
   if (overlap) throw InvalidProblem("--overlap is for --ranks: give that, too");
+  if (keeps_heads) throw InvalidProblem("--keeps-heads is for --ranks: give that, too");
 }
 
 ranks::Wanted RanksOptions::wanted(DType dtype, DType compute, std::optional<bool> by_time) const {
@@ -182,6 +187,7 @@ ranks::Wanted RanksOptions::wanted(DType dtype, DType compute, std::optional<boo
     throw InvalidProblem(
         fmt::format("--reproducible {}: give the rows of a block, 1 or more, such as 256", *reproducible));
   w.reproducible = reproducible.value_or(0);
+  w.keeps_heads = keeps_heads;
   return w;
 }
 

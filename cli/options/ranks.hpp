@@ -11,7 +11,8 @@ namespace redblue::cli {
 struct RanksOptions {
   std::optional<index_t> number, block, reproducible;
   std::optional<std::string> network, flops, layout, transfer, ownership;
-  bool overlap = false;  ///< of runs
+  bool overlap = false;      ///< of runs
+  bool keeps_heads = false;  ///< of plans
 
   enum class For { plans, runs };
 

@@ -21,6 +21,7 @@ Json layout_to_json(const ranks::Layout& l) {
          {"ownership", std::string(name_of(l.ownership))}};
   if (l.block > 0) j["block_rows"] = l.block;
   if (l.reproducible > 0) j["reproducible"] = l.reproducible;
+  if (l.keeps_heads) j["keeps_heads"] = true;
   return j;
 }
 

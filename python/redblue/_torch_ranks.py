@@ -24,7 +24,7 @@ class _OverRanks(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         o, lse = distributed.forward(q.detach(), k.detach(), v.detach(), call._replace(options=_with(call.options, bias, sinks)))
         ctx.save_for_backward(q, k, v, bias, sinks, o, lse)
-        ctx.call = call
+        ctx.call = call  # holds what is kept
         ctx.set_materialize_grads(False)
         return o, lse
 
@@ -33,11 +33,14 @@ class _OverRanks(torch.autograd.Function):
     def backward(ctx: Any, do: Optional[Tensor], dlse: Optional[Tensor]) -> tuple:  # type: ignore[override]
         q, k, v, bias, sinks, o, lse = ctx.saved_tensors
         comm, ranks, patience = ctx.call[:3]
+        kept = ctx.call.kept
         options = _with(ctx.call.options, bias, sinks)
         with torch.no_grad():
             of_lse = communicator(comm, patience).total([int(dlse is not None)])[0] > 0  # on any rank: all of them move the same rows
             own_v = v
             if of_lse:
+                if kept is not None:
+                    raise Unsupported("ranks.keeps_heads: the gradient of lse has other values than were kept; leave one of them out")
                 if options.get("bias") is not None:
                     raise Unsupported("bias: attention over ranks has no gradient of lse under one; leave lse out of the loss")
                 dlse = torch.zeros_like(lse) if dlse is None else dlse
@@ -47,7 +50,7 @@ class _OverRanks(torch.autograd.Function):
             do = torch.zeros_like(o) if do is None else do
             found = distributed.attention_backward(
                 do, q, k, v, o, lse, comm=comm, ranks=ranks, bias_gradient=bias is not None, sinks_gradient=sinks is not None,
-                patience=patience, **options,
+                patience=patience, kept=kept, **options,
             )  # fmt: skip
         return found.dq, found.dk, found.dv[..., : own_v.shape[-1]], found.dbias, found.dsinks, None
 
@@ -60,7 +63,14 @@ def of_tensors(q: Tensor, k: Tensor, v: Tensor, call: distributed.Call) -> tuple
     """o and lse, with gradients where an input requires one."""
     if any(getattr(x, "requires_grad", False) for x in (q, k, v, *(call.options.get(name) for name in MODIFIERS))):
         return with_gradients(q, k, v, call)
+    if _keeps(call):
+        call = call._replace(ranks=call.ranks._replace(keeps_heads=False))  # type: ignore[union-attr]  # there is no gradient to keep for
     return distributed.forward(q, k, v, call)
+
+
+def _keeps(call: distributed.Call) -> bool:
+    """Are heads to be kept, and the caller has not said where?"""
+    return isinstance(call.ranks, distributed.Layout) and call.ranks.keeps_heads is True and call.kept is None
 
 
 #: Inputs that modify scores.
@@ -74,6 +84,8 @@ def with_gradients(q: Tensor, k: Tensor, v: Tensor, call: distributed.Call) -> t
         raise Unsupported("alibi_slopes: attention over ranks has no gradient of them; detach them")
     others = {name: x for name, x in call.options.items() if name not in wanted}
     call = call._replace(options=others, differentiable=torch.is_grad_enabled())
+    if _keeps(call):
+        call = call._replace(kept=distributed.Kept())
     return _OverRanks.apply(q, k, v, wanted.get("bias"), wanted.get("sinks"), call)  # type: ignore[no-any-return]
 
 

@@ -29,7 +29,10 @@ from ._settings import Sizes, problem_of, settings_of, sizes_of, tokens_first, w
 if TYPE_CHECKING:
     from ._check_ranks import check as check
 
-__all__ = ["Layout", "Planned", "attention", "attention_backward", "check", "count", "plan", "positions"]
+__all__ = ["Kept", "Layout", "Planned", "attention", "attention_backward", "check", "count", "plan", "positions"]
+
+
+Kept = _core.Kept
 
 
 def __getattr__(name: str) -> Any:
@@ -64,6 +67,8 @@ class Layout(NamedTuple):
                 this number is the same. Ranks then have whole blocks of this many rows, and work on one block of queries and one of
                 keys at a time, in the order of positions; 256 to 1,024 are good numbers. It wants grid_cols = 1, transfer = "gather"
                 and no M. Gradients move queries and keys in place of results, and compute scores twice.
+    keeps_heads a forward pass leaves q, k and v of the heads of a rank on it, so that they do not travel again for the gradient: for
+                head_groups above 1. Tensors that require gradients hold them until these are formed; else give both calls one `kept`.
     """
 
     head_groups: int = 1
@@ -73,6 +78,7 @@ class Layout(NamedTuple):
     ownership: str = "contiguous"
     block: int = 0
     reproducible: int = 0
+    keeps_heads: bool = False
 
 
 def _layout(ranks: Optional[Layout], size: int) -> Layout:
@@ -82,6 +88,8 @@ def _layout(ranks: Optional[Layout], size: int) -> Layout:
         raise TypeError(f"ranks is a {type(ranks).__name__}: give a redblue.distributed.Layout")
     for name in ("head_groups", "grid_rows", "grid_cols", "block", "reproducible"):
         whole(name, getattr(ranks, name))
+    if not isinstance(ranks.keeps_heads, bool):
+        raise TypeError(f"ranks.keeps_heads is a {type(ranks.keeps_heads).__name__}: give True or False")
     asked = ranks.head_groups * ranks.grid_rows * ranks.grid_cols
     if asked != size:
         raise InvalidProblem(
@@ -101,6 +109,7 @@ class Call(NamedTuple):
 
     differentiable    will this rank call the backward pass?
     gradients         are the gradients of bias, and of sinks, asked for?
+    kept              where forward pass and gradient keep heads, if they do
     """
 
     comm: Any
@@ -110,6 +119,7 @@ class Call(NamedTuple):
     options: dict
     differentiable: bool = False
     gradients: tuple[bool, bool] = (False, False)
+    kept: Optional[Kept] = None
 
 
 #: Communicators on which a call is on its way.
@@ -144,10 +154,11 @@ class _Spread(NamedTuple):
     world: Any
     wanted: Any
 
-    def run(self, arrays: tuple, patience: float, report: Optional[dict]) -> None:
-        ran = _core.run_ranks(self.world, self.comm, arrays, tokens_first(self.request.settings.layout), self.wanted, patience)
-        if report is not None:
-            report.update(ran)
+    def run(self, arrays: tuple, call: Call) -> None:
+        first = tokens_first(self.request.settings.layout)
+        ran = _core.run_ranks(self.world, self.comm, arrays, first, self.wanted, call.patience, call.kept)
+        if call.report is not None:
+            call.report.update(ran)
 
 
 def _asked(q: Any, k: Any, v: Any, call: Call) -> tuple[Request, Sizes, list[str]]:
@@ -158,6 +169,13 @@ def _asked(q: Any, k: Any, v: Any, call: Call) -> tuple[Request, Sizes, list[str
     if report is not None and not isinstance(report, dict):
         raise TypeError(f"report is a {type(report).__name__}: give a dict, into which goes what was moved")
     _require_heeded(options)
+    keeps = isinstance(call.ranks, Layout) and call.ranks.keeps_heads is True
+    if keeps != (call.kept is not None):
+        raise InvalidProblem(
+            "ranks.keeps_heads: give kept, too, a redblue.distributed.Kept() that the forward pass and its gradient share"
+            if keeps
+            else "kept is for ranks.keeps_heads: ask for that, too"
+        )
     r = request(q, k, v, **options)
     of_bias, of_sinks = call.gradients
     if of_bias and r.bias is None or of_sinks and r.sinks is None:
@@ -222,7 +240,7 @@ def _whole_bias(shape: tuple, rows: int, n_q: int) -> tuple:
 
 def attention(
     q: Any, k: Any, v: Any, *, comm: Any, ranks: Optional[Layout] = None, return_lse: bool = False, patience: float = 600.0,
-    report: Optional[dict] = None, **options: Any,
+    report: Optional[dict] = None, kept: Optional[Kept] = None, **options: Any,
 ) -> Any:  # fmt: skip
     """Attention over the ranks of a communicator, softmax(scale q k^T) v; all ranks call it, with the same options.
 
@@ -237,6 +255,7 @@ def attention(
     return_lse  return (o, lse)
     patience    seconds to wait for a message of another rank
     report      a dict, into which goes what was moved: words and bytes by kind, messages, seconds, seconds waited
+    kept        a Kept, for ranks.keeps_heads: what the gradient needs of the heads of this rank is left there
 
     Returns o [batch, heads, rows, d_v] of this rank, of the type of q; tensors that require gradients, q, k, v, bias and sinks, give a
     differentiable result. Partial results are float32, or float64 for float64, and are taken in in a fixed order: the same bits whenever
@@ -249,7 +268,7 @@ def attention(
         from . import _torch_ranks
 
         of = _torch_ranks.of_tensors
-    o, lse = of(q, k, v, Call(comm, ranks, patience, report, options))
+    o, lse = of(q, k, v, Call(comm, ranks, patience, report, options, kept=kept))
     return (o, lse) if return_lse else o
 
 
@@ -261,7 +280,7 @@ def forward(q: Any, k: Any, v: Any, call: Call) -> tuple[Any, Any]:
         word = "f64" if spread.wanted.compute == "f64" else "f32"
         o = r.family.empty(r.q, (*r.q.shape[:-1], spread.sizes.d_v), r.family.type_of(r.q, "q"))
         lse = r.family.empty(r.q, _rows_shape(r), word)
-        spread.run(r.arrays(o, lse), call.patience, call.report)
+        spread.run(r.arrays(o, lse), call)
     return r.family.finished(o), r.family.finished(lse)
 
 
@@ -272,7 +291,7 @@ def _rows_shape(r: Request) -> tuple:
 
 def attention_backward(
     do: Any, q: Any, k: Any, v: Any, o: Any, lse: Any, *, comm: Any, ranks: Optional[Layout] = None, bias_gradient: bool = False,
-    sinks_gradient: bool = False, patience: float = 600.0, report: Optional[dict] = None, **options: Any,
+    sinks_gradient: bool = False, patience: float = 600.0, report: Optional[dict] = None, kept: Optional[Kept] = None, **options: Any,
 ) -> Gradients:  # fmt: skip
     """The gradients of SUM do o over all ranks with respect to the rows that this rank has of q, k and v, and bias and sinks if
     asked for.
@@ -289,8 +308,9 @@ def attention_backward(
     """
     refuse_gradients("redblue.distributed.attention_backward has no gradients: call it under torch.no_grad()", do, q, k, v, o, lse)
     gradients = bool(bias_gradient), bool(sinks_gradient)
+    call = Call(comm, ranks, patience, report, options, gradients=gradients, kept=kept)
     with _alone_on(comm, patience) as own:
-        spread = _spread("backward", q, k, v, Call(comm, ranks, patience, report, options, gradients=gradients), own)
+        spread = _spread("backward", q, k, v, call, own)
         r = spread.request
         family = r.family
         do, o, lse = (family.given(x, name) for x, name in ((do, "do"), (o, "o"), (lse, "lse")))
@@ -299,7 +319,7 @@ def attention_backward(
         found = Gradients(
             *(None if x is None else family.empty(x, tuple(x.shape), family.type_of(x, "an input")) for x in wanted)
         )
-        spread.run(r.arrays(o, lse, do, *found), patience, report)
+        spread.run(r.arrays(o, lse, do, *found), call)
     return Gradients(*(None if x is None else family.finished(x) for x in found))
 
 
@@ -382,11 +402,12 @@ class Planned(NamedTuple):
 def plan(
     ranks: int, *, n_q: int, d: int, n_k: Optional[int] = None, d_v: Optional[int] = None, heads: int = 1,
     kv_heads: Optional[int] = None, batch: int = 1, op: str = "forward", dtype: str = "f32", transfer: str = "", ownership: str = "",
-    block: int = 0, reproducible: int = 0, **options: Any,
+    block: int = 0, reproducible: int = 0, keeps_heads: bool = False, **options: Any,
 ) -> Planned:  # fmt: skip
     """The layout of this number of ranks with the fewest words of a rank, beside ring, all-gather, Ulysses and grids, each with a proven
     lower bound. `dtype` is the type of q, k and v ("bf16", ..); transfer and ownership (with block), where given, are not chosen. With
-    reproducible (see Layout) the chosen layout has it, and others are for comparison. Options are masks, as in `attention`. M, words of
+    reproducible (see Layout) the chosen layout has it, and others are for comparison. With keeps_heads all layouts with head_groups keep
+    heads between the passes. Options are masks, as in `attention`. M, words of
     fast memory of a rank, adds "local" to each row (4,096 ranks at most): the rank with the most pairs, its pairs, io (words between its
     fast and slow memory, exact), the bound on them and the ratio, and schedule and tiling of its largest part. docs/ranks.md.
     """
@@ -395,7 +416,7 @@ def plan(
     if dtype not in widths:
         raise InvalidProblem(f"dtype = {dtype!r}: give one of {', '.join(widths)}")
     _require_heeded(options)
-    rows, reason = _core.plan_ranks(_problem(op, sizes, options), ranks, transfer, ownership, block, *widths[dtype], _fast(options), reproducible)
+    rows, reason = _core.plan_ranks(_problem(op, sizes, options), ranks, transfer, ownership, block, *widths[dtype], _fast(options), reproducible, keeps_heads)
     for row in rows:
         row["layout"] = Layout(*row["layout"])
     return Planned(rows[0]["layout"], reason, rows)

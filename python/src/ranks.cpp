@@ -117,7 +117,7 @@ Name named(const char* what, const std::string& name, std::optional<Name> found,
 }
 
 Layout layout_of(int head_groups, int grid_rows, int grid_cols, const std::string& transfer,
-                 const std::string& ownership, index_t block, index_t reproducible) {
+                 const std::string& ownership, index_t block, index_t reproducible, bool keeps_heads) {
   return {.head_groups = head_groups,
           .grid_rows = grid_rows,
           .grid_cols = grid_cols,
@@ -125,7 +125,8 @@ Layout layout_of(int head_groups, int grid_rows, int grid_cols, const std::strin
           .ownership = named("ownership", ownership, from_name<ranks::Ownership>(ownership),
                              "contiguous, zig-zag, block-cyclic or documents"),
           .block = block,
-          .reproducible = reproducible};
+          .reproducible = reproducible,
+          .keeps_heads = keeps_heads};
 }
 
 nb::dict described(const ranks::Traffic& t) {
@@ -171,7 +172,7 @@ void refuse_ranks(nb::handle comm, const std::string& why, double patience) {
 }
 
 nb::dict run_over_ranks(const World& world, nb::handle comm, nb::handle arrays, bool tokens_first, const Wanted& wanted,
-                        double patience) {
+                        double patience, ranks::Kept* kept) {
   PythonTransport transport(comm);
   Buffers buffers;
   Tensors tensors;
@@ -186,6 +187,7 @@ nb::dict run_over_ranks(const World& world, nb::handle comm, nb::handle arrays, 
   how.pool = &pool_of(wanted.threads);
   how.plan.M = wanted.M.value_or(0);
   how.patience = patience_of(patience);
+  how.kept = kept;
   const ranks::Ran ran = unlocked([&] { return run(world, transport, tensors, how); });
   nb::dict d;
   d["received"] = described(ran.crossed.received);
@@ -202,10 +204,12 @@ nb::dict run_over_ranks(const World& world, nb::handle comm, nb::handle arrays, 
 
 /// The rows of a plan for ranks, the chosen one first, and why.
 nb::tuple planned(const Problem& problem, int number, const std::string& transfer, const std::string& ownership,
-                  index_t block, index_t input_bytes, index_t partial_bytes, index_t M, index_t reproducible) {
+                  index_t block, index_t input_bytes, index_t partial_bytes, index_t M, index_t reproducible,
+                  bool keeps_heads) {
   ranks::Wanted wanted{.ranks = number, .widths = {input_bytes, partial_bytes}};
   wanted.M = M;
   wanted.reproducible = reproducible;
+  wanted.keeps_heads = keeps_heads;
   if (!transfer.empty())
     wanted.transfer = named("transfer", transfer, from_name<ranks::Transfer>(transfer), "exchange, gather or ring");
   if (!ownership.empty())
@@ -219,7 +223,7 @@ nb::tuple planned(const Problem& problem, int number, const std::string& transfe
     nb::dict d;
     d["name"] = row.name;
     d["layout"] = nb::make_tuple(l.head_groups, l.grid_rows, l.grid_cols, std::string(name_of(l.transfer)),
-                                 std::string(name_of(l.ownership)), l.block, l.reproducible);
+                                 std::string(name_of(l.ownership)), l.block, l.reproducible, l.keeps_heads);
     d["words"] = integer_of(row.cost.words);
     d["bytes"] = integer_of(row.cost.bytes);
     d["messages"] = integer_of(row.cost.messages);
@@ -240,15 +244,19 @@ int checked_rank(const World& w, int rank) {
 }  // namespace
 
 void add_ranks(nb::module_& m) {
+  nb::class_<ranks::Kept>(m, "Kept",
+                          "What a forward pass over ranks leaves on a rank for its gradient, where heads are kept.")
+      .def(nb::init<>());
   nb::class_<World>(m, "World", "A problem whose rows are at home on ranks.")
       .def(
           "__init__",
           [](World* w, const Problem& p, int head_groups, int grid_rows, int grid_cols, const std::string& transfer,
-             const std::string& ownership, index_t block, index_t reproducible) {
-            new (w) World(p, layout_of(head_groups, grid_rows, grid_cols, transfer, ownership, block, reproducible));
+             const std::string& ownership, index_t block, index_t reproducible, bool keeps_heads) {
+            new (w) World(
+                p, layout_of(head_groups, grid_rows, grid_cols, transfer, ownership, block, reproducible, keeps_heads));
           },
           nb::arg("problem"), nb::arg("head_groups"), nb::arg("grid_rows"), nb::arg("grid_cols"), nb::arg("transfer"),
-          nb::arg("ownership"), nb::arg("block"), nb::arg("reproducible"))
+          nb::arg("ownership"), nb::arg("block"), nb::arg("reproducible"), nb::arg("keeps_heads"))
       .def_prop_ro("ranks", &World::ranks)
       .def(
           "rows",
@@ -266,11 +274,11 @@ void add_ranks(nb::module_& m) {
           "Words on the network and in memory of a rank, by walking through its steps; M: words of fast memory, or 0.");
   m.def("plan_ranks", &planned, nb::arg("problem"), nb::arg("ranks"), nb::arg("transfer"), nb::arg("ownership"),
         nb::arg("block"), nb::arg("input_bytes"), nb::arg("partial_bytes"), nb::arg("M"), nb::arg("reproducible"),
-        "Layouts for a problem, the best first.");
+        nb::arg("keeps_heads"), "Layouts for a problem, the best first.");
   m.def("refuse_ranks", &refuse_ranks, nb::arg("comm"), nb::arg("why"), nb::arg("patience"),
         "Tells the other ranks of `comm` that this one cannot run.");
   m.def("run_ranks", &run_over_ranks, nb::arg("world"), nb::arg("comm"), nb::arg("arrays"), nb::arg("tokens_first"),
-        nb::arg("wanted"), nb::arg("patience"), "Attention over ranks, on the rank of `comm`.");
+        nb::arg("wanted"), nb::arg("patience"), nb::arg("kept").none(), "Attention over ranks, on the rank of `comm`.");
 }
 
 }  // namespace redblue::python

@@ -43,7 +43,8 @@ std::vector<Layout> candidates(const Problem& p, const Wanted& wanted, bool fewe
       const Transfer t = wanted.transfer.value_or(same ? Transfer::gather : Transfer::exchange);
       if (t == Transfer::ring && r > 1 && c > 1 && !wanted.grid) continue;
       if (same && !wanted.grid && (c > 1 || u > p.kv_heads.value_or(p.heads))) continue;
-      list.push_back({u, r, c, t, o, o == Ownership::block_cyclic ? wanted.block : 0, wanted.reproducible});
+      list.push_back({u, r, c, t, o, o == Ownership::block_cyclic ? wanted.block : 0, wanted.reproducible,
+                      wanted.keeps_heads && u > 1});
     }
   return list;
 }
@@ -55,15 +56,19 @@ double least_value(const Problem& p, const Wanted& wanted, const Layout& l, bool
   if (sees_all && std::min(p.n_q, p.n_k) / whole >= l.ranks())  // no block is empty
     for (const Side side : {Side::queries, Side::keys}) {
       const index_t kv_heads = p.kv_heads.value_or(p.heads), heads = side == Side::queries ? p.heads : kv_heads;
-      RowWidths w = row_widths(p, side, std::max<index_t>(1, heads / l.head_groups));
+      const index_t of_group = std::max<index_t>(1, heads / l.head_groups);
+      RowWidths w = row_widths(p, side, of_group);
+      const double kept = (w.inputs - head_widths(p, l, side, of_group).inputs).to_double();
       if (l.reproducible > 0 && p.op == Operation::backward) w.results = 0;
       const double rows = side == Side::queries ? static_cast<double>(p.n_q) * (1.0 / l.grid_rows - 1 / P)
                                                 : static_cast<double>(p.n_k) * (1.0 / l.grid_cols - 1 / P);
-      words += rows * (w.inputs + w.results).to_double();
+      const double kept_rows = static_cast<double>(side == Side::queries ? p.n_q : p.n_k) * (l.head_groups / P - 1 / P);
+      words += rows * (w.inputs + w.results).to_double() - kept_rows * kept;
       Traffic row;
       row.inputs = w.inputs;
       row.statistics = w.statistics;
-      bytes += rows * wire_bytes(row, wanted.widths).to_double();
+      bytes += rows * wire_bytes(row, wanted.widths).to_double() -
+               kept_rows * kept * static_cast<double>(wanted.widths.inputs);
     }
   if (!wanted.least_time) return words;
   const Network& network = *wanted.network;

@@ -12,7 +12,8 @@ Words most_held(const World& world, const Program& program) {
   std::vector<Words> comes(program.steps.size()), goes(program.steps.size());
   for (std::size_t t = 0; t < program.tiles.size(); ++t) {
     const Tile& tile = program.tiles[t];
-    if (tile.home || lives[t].first == Lifetime::kNever) continue;
+    const bool given = tile.home || (tile.kept && world.problem().op == Operation::backward);
+    if (given || lives[t].first == Lifetime::kNever) continue;
     const Words words = words_of(world.problem(), tile.array, tile.rows, tile.heads, tile.cols);
     comes[lives[t].first] += words;
     goes[lives[t].last] += words;
@@ -38,9 +39,9 @@ void note_results(Traffic& t, Words rows, const RowWidths& widths) {
 
 /// Rows that come here as inputs, and rows that go elsewhere, each as wide there; their results go the other way.
 void note_both(Crossing& c, Words come, const RowWidths& here, Words go, const RowWidths& there) {
-  if (come > 0) note_inputs(c.received, come, here);
+  if (come > 0 && here.inputs > 0) note_inputs(c.received, come, here);
   if (come > 0 && here.results > 0) note_results(c.sent, come, here);
-  if (go > 0) note_inputs(c.sent, go, there);
+  if (go > 0 && there.inputs > 0) note_inputs(c.sent, go, there);
   if (go > 0 && there.results > 0) note_results(c.received, go, there);
 }
 
@@ -53,8 +54,8 @@ void add_groups(const World& w, int rank, Crossing& c) {
       const int other = w.place_of(rank) * l.head_groups + g;
       if (other == rank) continue;
       const Words own = w.rows_of(side, rank).count(), its = w.rows_of(side, other).count();
-      const RowWidths mine = row_widths(w.problem(), side, w.heads_of(side, w.group_of(rank)).size()),
-                      theirs = row_widths(w.problem(), side, w.heads_of(side, g).size());
+      const RowWidths mine = head_widths(w.problem(), l, side, w.heads_of(side, w.group_of(rank)).size()),
+                      theirs = head_widths(w.problem(), l, side, w.heads_of(side, g).size());
       note_both(c, its, mine, own, theirs);
     }
 }

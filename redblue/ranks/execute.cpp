@@ -30,9 +30,9 @@ std::array<index_t, 4> heads_only(const Problem& p) { return {1, p.heads, 1, 1};
 /// What must be the same on all ranks.
 std::string asked_text(const World& world, const Tensors& tensors, const How& how) {
   const Layout& l = world.layout();
-  std::string text =
-      fmt::format("{} {} {} {} {} {} {} {} {}", name_of(world.problem().op), l.head_groups, l.grid_rows, l.grid_cols,
-                  name_of(l.transfer), name_of(l.ownership), l.block, l.reproducible, name_of(how.compute));
+  std::string text = fmt::format("{} {} {} {} {} {} {} {} {} {}", name_of(world.problem().op), l.head_groups,
+                                 l.grid_rows, l.grid_cols, name_of(l.transfer), name_of(l.ownership), l.block,
+                                 l.reproducible, l.keeps_heads, name_of(how.compute));
   const Problem& p = world.problem();
   option::for_each(problem_options(), [&](const auto& option) {
     const auto& value = option.of(p);
@@ -72,6 +72,29 @@ void require_tensor(const World& w, int rank, SlowArray a, const Tensor& t, bool
                                      shape_text(t.shape), rank, shape_text(shape)));
 }
 
+/// Is there room for what is kept, and does a gradient find there what its forward pass left?
+void require_kept(const World& w, int rank, const Tensors& tensors, const Kept* kept) {
+  if (w.layout().keeps_heads != (kept != nullptr))
+    throw InvalidProblem(kept == nullptr
+                             ? "keeps_heads without How::kept: give one, which forward pass and gradient share"
+                             : "How::kept without keeps_heads: ask for that in the layout, too");
+  if (kept == nullptr || is_forward(w.problem().op)) return;
+  for (const SlowArray a : {SlowArray::Q, SlowArray::K, SlowArray::V}) {
+    const Side side = side_of(a);
+    const std::array<index_t, 4> shape{w.problem().batch, w.heads_of(side, w.group_of(rank)).size(),
+                                       w.rows_of_place(side, w.place_of(rank)).count(), cols_of(w.problem(), a)};
+    const Tensor* const t = kept->find(a);
+    if (t == nullptr)
+      throw InvalidProblem(fmt::format("no forward pass has kept {} on rank {}: run it over the same layout first",
+                                       tensor_name(a), rank));
+    if (t->shape != shape || t->dtype != tensors[a].dtype)
+      throw InvalidProblem(fmt::format(
+          "{} was kept as {} of {} on rank {}, and its gradient wants {} of {}: give what "
+          "the forward pass of these arrays has kept",
+          tensor_name(a), shape_text(t->shape), name_of(t->dtype), rank, shape_text(shape), name_of(tensors[a].dtype)));
+  }
+}
+
 void require(const World& w, const Transport& transport, const Tensors& tensors, const How& how) {
   if (transport.ranks() != w.ranks())
     throw InvalidProblem(fmt::format("{} ranks for a layout of {} x {} x {}: give one that has as many",
@@ -85,6 +108,7 @@ void require(const World& w, const Transport& transport, const Tensors& tensors,
         fmt::format("M = {} with reproducible results: their tiles are the same for every fast memory; leave it out",
                     how.plan.M.str()));
   const Problem& p = w.problem();
+  require_kept(w, transport.rank(), tensors, how.kept);
   for (const SlowArray a : facts_of(p.op).reads)
     if (!is_of_modifiers(a)) require_tensor(w, transport.rank(), a, tensors[a], true);
   for (const SlowArray a : facts_of(p.op).writes)
@@ -115,7 +139,7 @@ class Executor {
         home_(home),
         how_(how),
         plan_(options_of_part(world, how.plan)),
-        memory_(world, program, home, word_of(how.compute)) {}
+        memory_(world, program, home, how.kept, word_of(how.compute)) {}
 
   Ran run() {
     const auto began = Clock::now();

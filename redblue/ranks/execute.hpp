@@ -3,6 +3,7 @@
 #include <string>
 
 #include "redblue/ranks/count.hpp"
+#include "redblue/ranks/kept.hpp"
 #include "redblue/ranks/transport.hpp"
 #include "redblue/runtime/run.hpp"
 
@@ -23,6 +24,9 @@ struct How {
   /// Do nothing but send and receive? Outputs are then undefined, and Ran::waited is what messages take where no work
   /// hides them.
   bool messages_alone = false;
+  /// Where Layout::keeps_heads: a forward pass leaves heads there, and its gradient finds them. (Of run_in_process:
+  /// those of the first rank; those of the others follow.)
+  Kept* kept = nullptr;
 };
 
 struct Ran {

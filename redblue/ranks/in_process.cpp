@@ -128,8 +128,10 @@ std::vector<Ran> run_in_process(const World& world, std::span<const Tensors> ten
   for (int r = 0; r < ranks; ++r)
     threads.emplace_back([&, r] {
       ThreadTransport transport(boxes, r, ranks, delays);
+      How own = how;
+      if (how.kept != nullptr) own.kept += r;
       try {
-        ran[static_cast<std::size_t>(r)] = run(world, transport, tensors[static_cast<std::size_t>(r)], how);
+        ran[static_cast<std::size_t>(r)] = run(world, transport, tensors[static_cast<std::size_t>(r)], own);
       } catch (...) {
         const std::lock_guard lock(mutex);
         if (first == nullptr) first = std::current_exception();

@@ -40,6 +40,8 @@ void require_layout(const Problem& problem, const Layout& l) {
   if (kv_heads % groups != 0 && groups % kv_heads != 0)
     throw InvalidProblem(fmt::format("head_groups = {} for {} key-value heads: give a divisor of them, or a multiple",
                                      groups, kv_heads));
+  if (l.keeps_heads && groups == 1)
+    throw InvalidProblem("keeps_heads with 1 head group: no head changes ranks; leave it out, or give more groups");
   if (l.reproducible != 0) require_reproducible(problem, l, kv_heads);
   if (l.transfer == Transfer::ring && l.grid_rows > 1 && l.grid_cols > 1)
     throw InvalidProblem(

@@ -31,6 +31,9 @@ struct Layout {
   /// blocks of this many rows. A rank has whole blocks, and works on one block of queries and one of keys at a time, in
   /// the order of their positions, in tiles that are always the same (parts.hpp). 0: no.
   index_t reproducible = 0;
+  /// A forward pass leaves q, k and v of the heads of a rank's group on it (How::kept), and its gradient finds them
+  /// there, so that these do not travel again. For 2 head groups or more.
+  bool keeps_heads = false;
 
   int ranks() const { return head_groups * grid_rows * grid_cols; }
   friend bool operator==(const Layout&, const Layout&) = default;

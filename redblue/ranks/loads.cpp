@@ -10,6 +10,7 @@ namespace redblue::ranks {
 namespace {
 
 void add_inputs(Traffic& t, const Messages& m, const RowWidths& widths) {
+  if (widths.inputs == 0) return;
   t.inputs += m.rows * widths.inputs;
   t.statistics += m.rows * widths.statistics;
   t.messages += m.number;
@@ -88,8 +89,9 @@ void add_grid_flows(const World& w, Side side, const RowWidths& widths, std::vec
 std::vector<Load> loads_of(const World& w) {
   std::vector<Load> loads(static_cast<std::size_t>(w.ranks()));
   for (const Side side : {Side::queries, Side::keys}) {
-    RowWidths widths = row_widths(w.problem(), side, w.heads_of(side, 0).size());  // all groups have as many
-    add_head_flows(w, side, widths, loads);
+    const index_t heads = w.heads_of(side, 0).size();  // all groups have as many
+    add_head_flows(w, side, head_widths(w.problem(), w.layout(), side, heads), loads);
+    RowWidths widths = row_widths(w.problem(), side, heads);
     if (w.gathers_both()) widths.results = 0;
     add_grid_flows(w, side, widths, loads);
   }

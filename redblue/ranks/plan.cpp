@@ -64,7 +64,7 @@ class LayoutSearch {
   Layout line(Transfer transfer, Side side) const {
     return {1, side == Side::keys ? wanted_.ranks : 1, side == Side::keys ? 1 : wanted_.ranks, transfer};
   }
-  Layout heads() const { return {wanted_.ranks, 1, 1}; }
+  Layout heads() const { return {.head_groups = wanted_.ranks, .keeps_heads = wanted_.keeps_heads}; }
   bool has_heads() const { return wanted_.ranks > 1 && groups_divide(p_, wanted_.ranks); }
   bool better(const LayoutCost& a, const LayoutCost& b) { return rank(a) < rank(b); }
   std::size_t tried() const { return costs_.size(); }
@@ -128,7 +128,10 @@ class LayoutSearch {
 
 LayoutRow layout_row(const Problem& p, const Wanted& wanted, const LayoutCost& cost) {
   LayoutRow row{common_name(cost.layout), cost, {}, std::nullopt};
-  row.bound = best_over_ranks(bounds_over_ranks(p, {cost.layout.ranks(), cost.home_queries, cost.home_keys}));
+  // The bounds are of rows that one rank has at the start; those of kept heads are on two.
+  const bool twice = cost.layout.keeps_heads && p.op == Operation::backward;
+  const Homes homes{cost.layout.ranks(), cost.home_queries, cost.home_keys};
+  row.bound = best_over_ranks(twice ? std::vector<bound::Bound>{} : bounds_over_ranks(p, homes));
   if (row.bound.words > 0) row.ratio = cost.words.to_double() / row.bound.words.to_double();
   const bool local = wanted.M > 0 && cost.layout.ranks() <= kMostWithLocal, walked = cost.layout.ranks() <= kMostWalked;
   if (!local && !walked) return row;
@@ -181,6 +184,7 @@ std::string crossing_text(const Problem& p, const Wanted& wanted, const std::vec
   const auto gather = std::ranges::find(rows, "all-gather", &LayoutRow::name),
              heads = std::ranges::find(rows, "Ulysses", &LayoutRow::name);
   if (gather == rows.end() || heads == rows.end() || p.n_q != p.n_k || !Sight(p).sees_all()) return "";
+  if (heads->cost.layout.keeps_heads && p.op == Operation::backward) return "";  // its heads came before
   const auto width = [&](Side side) {
     const RowWidths w = row_widths(p, side, 1);
     return (w.inputs + w.results).to_double();
@@ -224,6 +228,11 @@ LayoutPlan plan_layout(const Problem& p, const Wanted& wanted) {
   if (wanted.grid && wanted.grid->ranks() > wanted.ranks)
     throw InvalidProblem(fmt::format("a layout of {} takes {} ranks of {}: give one that takes no more",
                                      shape_text(*wanted.grid), wanted.grid->ranks(), wanted.ranks));
+  if (wanted.keeps_heads && wanted.grid && wanted.grid->head_groups == 1)
+    throw InvalidProblem(
+        fmt::format("a layout of {} keeps no heads, for none changes ranks: give more head groups, or "
+                    "leave keeps_heads out",
+                    shape_text(*wanted.grid)));
   if (wanted.M > 0 && wanted.reproducible > 0)
     throw InvalidProblem(
         fmt::format("M = {} with reproducible results: their tiles are the same for every fast memory; leave it out",

@@ -21,6 +21,7 @@ struct Wanted {
   std::optional<Ownership> ownership{};
   index_t block = 0;         ///< for Ownership::block_cyclic
   index_t reproducible = 0;  ///< Layout::reproducible: a layout that can do that is chosen; others are for comparison
+  bool keeps_heads = false;  ///< Layout::keeps_heads, of all layouts with head groups
   Words M = 0;  ///< words of fast memory of a rank, for LayoutRow::local; they choose no layout. 0: not given
 };
 

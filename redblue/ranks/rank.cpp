@@ -43,6 +43,10 @@ std::vector<SlowArray> Rank::arrays_of(const Bundle& b) const {
   return arrays;
 }
 
+void Rank::keep(const Bundle& b) {
+  for (const int t : b.tiles) program.tiles[static_cast<std::size_t>(t)].kept = true;
+}
+
 std::vector<Piece> Rank::pieces(const Bundle& b, const Rows& rows) const {
   std::vector<Piece> list;
   list.reserve(b.tiles.size());

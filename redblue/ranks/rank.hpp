@@ -39,6 +39,8 @@ class Rank {
   /// A block of a bias, or of its gradient.
   Bundle hold(SlowArray array, const BiasBlock& block);
   std::vector<SlowArray> arrays_of(const Bundle& b) const;
+  /// What a forward pass keeps for its gradient, and the gradient has from there.
+  void keep(const Bundle& b);
 
   void clear(const Bundle& b);
   /// These rows of both, on this rank.

@@ -258,6 +258,12 @@ Bundle to_group(Rank& r, const Bundle& at_home, Side side) {
   }
   return b;
 }
+/// A group has these arrays where the forward pass left them.
+Bundle kept(Rank& r, const std::vector<SlowArray>& arrays, Side side) {
+  const Bundle b = r.hold(arrays, r.world.rows_of_place(side, r.place()));
+  r.keep(b);
+  return b;
+}
 void from_group(Rank& r, const Bundle& results, const Bundle& at_home, Side side) {
   const int groups = r.world.layout().head_groups;
   const auto rank_of = [&](int g) { return r.place() * groups + g; };
@@ -364,6 +370,8 @@ void forward(Rank& r) {
   Own own;
   own.queries = groups ? to_group(r, queries, Side::queries) : queries;
   own.keys = groups ? to_group(r, kv, Side::keys) : kv;
+  if (r.world.layout().keeps_heads)
+    for (const Bundle* b : {&own.queries, &own.keys}) r.keep(*b);
   own.query_results = groups ? r.hold({O, lse}, own.queries.rows) : o;
   r.clear(own.query_results);
   if (r.world.problem().bias) own.bias = bring_bias(r);
@@ -393,8 +401,15 @@ void backward(Rank& r) {
     }
     if (travel) queries.tiles.push_back(products);
   }
-  own.queries = groups ? to_group(r, queries, Side::queries) : queries;
-  own.keys = groups ? to_group(r, kv, Side::keys) : kv;
+  if (layout.keeps_heads) {
+    own.queries = kept(r, {Q}, Side::queries);
+    own.keys = kept(r, {K, V}, Side::keys);
+    const Bundle rest = to_group(r, {queries.rows, {queries.tiles.begin() + 1, queries.tiles.end()}}, Side::queries);
+    own.queries.tiles.insert(own.queries.tiles.end(), rest.tiles.begin(), rest.tiles.end());
+  } else {
+    own.queries = groups ? to_group(r, queries, Side::queries) : queries;
+    own.keys = groups ? to_group(r, kv, Side::keys) : kv;
+  }
   if (groups || r.world.gathers_both()) {  // where queries come to keys, their O is a stand-in: so it is everywhere
     own.o = r.hold({O}, own.queries.rows).tiles[0];
     r.stand_in(own.queries.tiles[1], own.queries.tiles[3], own.o);

@@ -14,6 +14,8 @@ std::vector<Lifetime> lifetimes_of(const Program& program) {
     for (const int t : program.steps[k].tiles) names(t);
     for (const Piece& p : program.steps[k].pieces) names(p.tile);
   }
+  for (std::size_t t = 0; t < lives.size(); ++t)
+    if (program.tiles[t].kept) lives[t].last = program.steps.size() - 1;
   return lives;
 }
 

@@ -21,7 +21,8 @@ struct Tile {
   /// Is it a tensor that the caller has here: an input, or an output? Otherwise the rank holds it from its first step
   /// to its last.
   bool home = false;
-  Rows cols{};  ///< columns, keys, of a bias or its gradient; none: all there are
+  Rows cols{};        ///< columns, keys, of a bias or its gradient; none: all there are
+  bool kept = false;  ///< Does it stay after a forward pass (Kept)? A gradient has it from there.
 };
 
 /// Some rows and heads of a tile.

@@ -58,10 +58,11 @@ void widen_into(const Tensor& from, const Tensor& to) {
 
 }  // namespace
 
-TileMemory::TileMemory(const World& world, const Program& program, const Tensors& home, DType compute)
+TileMemory::TileMemory(const World& world, const Program& program, const Tensors& home, Kept* kept, DType compute)
     : world_(world),
       program_(program),
       home_(home),
+      kept_(kept),
       compute_(compute),
       tensors_(program.tiles.size()),
       memory_(program.tiles.size()),
@@ -75,9 +76,11 @@ TileMemory::TileMemory(const World& world, const Program& program, const Tensors
       const bool typed = tile.array != SlowArray::O || is_forward(world.problem().op);
       tensors_[t] = given;
       if (is_of_arithmetic(tile.array) && typed && (given.dtype != compute || given.data == nullptr)) begin_home(t);
+    } else if (tile.kept && !is_forward(world.problem().op)) {
+      tensors_[t] = *kept->find(tile.array);
     } else if (lives[t].first != Lifetime::kNever) {
       comes_[lives[t].first].push_back(t);
-      goes_[lives[t].last].push_back(t);
+      if (!tile.kept) goes_[lives[t].last].push_back(t);
     }
   }
 }
@@ -119,6 +122,10 @@ void TileMemory::end_step(std::size_t step) {
 void TileMemory::finish() {
   for (std::size_t t = 0; t < program_.tiles.size(); ++t) {
     const Tile& tile = program_.tiles[t];
+    if (tile.kept && is_forward(world_.problem().op)) {
+      if (memory_[t].empty()) hold(t);  // it has no rows
+      kept_->keep(tile.array, std::move(memory_[t]), tensors_[t]);
+    }
     const bool output = tile.array != SlowArray::lse || is_forward(world_.problem().op);
     if (!tile.home || !output || memory_[t].empty() || home_[tile.array].data == nullptr) continue;
     if (compute_ == DType::f64)

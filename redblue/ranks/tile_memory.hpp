@@ -2,6 +2,7 @@
 #include <optional>
 #include <vector>
 
+#include "redblue/ranks/kept.hpp"
 #include "redblue/ranks/steps.hpp"
 #include "redblue/runtime/run.hpp"
 
@@ -11,13 +12,13 @@ namespace redblue::ranks {
 class TileMemory {
  public:
   /// Home tiles lie in `home`, or, where an output has another type than the arithmetic, in memory of that type until
-  /// the end.
-  TileMemory(const World& world, const Program& program, const Tensors& home, DType compute);
+  /// the end. Tiles that a forward pass keeps go to `kept` at the end, and a gradient has them there.
+  TileMemory(const World& world, const Program& program, const Tensors& home, Kept* kept, DType compute);
 
   /// Memory of tiles comes with the first step that names them, and goes with the last.
   void begin_step(std::size_t step);
   void end_step(std::size_t step);
-  /// Outputs that were held in the type of the arithmetic are rounded into the caller's.
+  /// Outputs that were held in the type of the arithmetic are rounded into the caller's, and tiles are kept.
   void finish();
 
   /// All rows and heads of a tile; one range of its rows, with some of its heads, and of its columns.
@@ -43,6 +44,7 @@ class TileMemory {
   const World& world_;
   const Program& program_;
   const Tensors& home_;
+  Kept* const kept_;
   DType compute_;
   std::vector<Tensor> tensors_;
   std::vector<std::vector<std::byte>> memory_;

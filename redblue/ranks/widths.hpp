@@ -1,5 +1,5 @@
 #pragma once
-#include "redblue/problem/problem.hpp"
+#include "redblue/ranks/layout.hpp"
 
 namespace redblue::ranks {
 
@@ -15,6 +15,13 @@ inline RowWidths row_widths(const Problem& p, Side side, index_t heads) {
     return backward ? RowWidths{each * (p.d + p.d_v + 2), each * p.d, each * 2}
                     : RowWidths{each * p.d, each * (p.d_v + 1), 0};
   return {each * (p.d + p.d_v), backward ? each * (p.d + p.d_v) : Words(0), 0};
+}
+/// Rows whose heads change ranks are as wide, but where a gradient finds q, k and v.
+inline RowWidths head_widths(const Problem& p, const Layout& layout, Side side, index_t heads) {
+  RowWidths widths = row_widths(p, side, heads);
+  if (layout.keeps_heads && p.op == Operation::backward)  // q, k and v are there
+    widths.inputs = side == Side::queries ? widths.inputs - Words(heads) * p.batch * p.d : Words(0);
+  return widths;
 }
 
 }  // namespace redblue::ranks

@@ -107,6 +107,18 @@ TEST_F(PlanRanks, SayWhatARankMovesInFastMemory) {
   EXPECT_THAT(small.err, HasSubstr("M = 4"));
 }
 
+/// A rank has 2 of 8 query heads and 1 of 2 key-value heads: their q, k and v of 3,072 rows of others stay.
+TEST_F(PlanRanks, CountAGradientThatFindsItsHeads) {
+  const std::vector<std::string> ulysses{"--ranks", "4", "--grid", "4x1x1", "--op", "backward", "--json"};
+  std::vector<std::string> keeps = ulysses;
+  keeps.emplace_back("--keeps-heads");
+  const Json moved = plan(ulysses).json()["layouts"][0], kept = plan(keeps).json()["layouts"][0];
+  EXPECT_EQ(moved["words"].get<long>() - kept["words"].get<long>(), 3072 * (2 * 64 + 64 + 64));
+  EXPECT_EQ(kept["keeps_heads"], true);
+  EXPECT_EQ(kept["bound"]["words"], 0);
+  EXPECT_THAT(refusal({"--M", "1000", "--keeps-heads"}), HasSubstr("--keeps-heads is for --ranks"));
+}
+
 TEST_F(PlanRanks, ChooseAmongReproducibleLayouts) {
   const Json j = plan({"--ranks", "4", "--reproducible", "256", "--json"}).json();
   EXPECT_EQ(j["layouts"][0]["reproducible"], 256);

@@ -91,6 +91,8 @@ def arrays():
         ({"ranks": Layout(grid_rows=2)}, redblue.InvalidProblem, "ranks = 1 x 2 x 1: give a layout of the 1 ranks of comm"),
         ({"ranks": Layout(transfer="shift")}, redblue.InvalidProblem, "transfer = 'shift': give exchange, gather or ring"),
         ({"ranks": Layout(reproducible=4)}, redblue.InvalidProblem, "M = 500 with reproducible results"),
+        ({"ranks": Layout(keeps_heads=True)}, redblue.InvalidProblem, "give kept, too"),
+        ({"ranks": Layout(keeps_heads=1)}, TypeError, "keeps_heads is a int"),
         ({"ranks": 3}, TypeError, "ranks is a int"),
         ({"ranks": Layout(grid_rows=1.0)}, redblue.InvalidProblem, "grid_rows = 1.0: give a whole number, 1"),
         ({"patience": 0}, redblue.InvalidProblem, "patience = 0: give seconds above 0"),

@@ -166,11 +166,12 @@ class Definition {
     for (index_t x = 0; x < rows(side); ++x) count += owner(x, rows(side)) == rank;
     return count;
   }
-  /// What travels to where it is needed, and back.
-  void add(Side side, index_t in, index_t out, Crossing& c) const {
+  /// What travels to where it is needed, and back. `kept`: q, k and v of a gradient are there.
+  void add(Side side, index_t in, index_t out, Crossing& c, bool kept = false) const {
     const index_t statistics = side == Side::queries && p_.op == Operation::backward ? 2 : 0;
     const bool backward = p_.op == Operation::backward, queries = side == Side::queries;
-    const index_t there = queries ? (backward ? p_.d + p_.d_v + 2 : p_.d) : p_.d + p_.d_v;
+    const bool all = !kept || !backward;
+    const index_t there = queries ? (backward ? (all ? p_.d : 0) + p_.d_v + 2 : p_.d) : all ? p_.d + p_.d_v : 0;
     const index_t back = queries ? (backward ? p_.d : p_.d_v + 1) : (backward ? p_.d + p_.d_v : 0);
     const Words each = p_.batch * heads(side);
     const auto message = [](Words& words, Words& messages, Words size) {
@@ -222,7 +223,8 @@ class Definition {
   }
   void add_heads(index_t rank, Side side, Crossing& c) const {
     for (index_t other = 0; other < ranks(); ++other)
-      if (other != rank && place(other) == place(rank)) add(side, home_rows(side, other), home_rows(side, rank), c);
+      if (other != rank && place(other) == place(rank))
+        add(side, home_rows(side, other), home_rows(side, rank), c, l_.keeps_heads);
   }
   void add_grid(index_t rank, Side side, Crossing& c) const {
     const index_t own = place(rank);

@@ -26,6 +26,22 @@ ranks::How how_of(DType compute) {
   return how;
 }
 
+/// A gradient over a layout that keeps heads: after a forward pass that does, with the same rows.
+std::vector<ranks::Ran> run_after_forward(const World& world, Filled& x, std::span<const Tensors> tensors,
+                                          ranks::How how, std::uint64_t delays) {
+  std::vector<ranks::Kept> kept(tensors.size());
+  if (world.layout().keeps_heads) how.kept = kept.data();
+  if (world.layout().keeps_heads && world.problem().op == Operation::backward) {
+    const World forward(world.problem().forward(), world.layout());
+    Filled before(forward.problem(), how.compute, Strides::bhsd);
+    for (auto& [a, array] : before.arrays)
+      if (const auto given = x.arrays.find(a); given != x.arrays.end()) array.set(given->second.get());
+    Shared shared(forward, before);
+    run_in_process(forward, shared.tensors(), how);
+  }
+  return run_in_process(world, tensors, how, delays);
+}
+
 std::string text_of(const Problem& p, const Layout& l) {
   return fmt::format(
       "{} batch {} heads {}/{} n {}x{} d {}/{} causal {} window {}/{} prefix {}, {} groups {} x {} {} {}",
@@ -55,7 +71,8 @@ TEST(Ranks, ComputeWhatTheWholeIsAndMoveWhatTheFormulaSays) {
   for (std::uint64_t seed = 1; ran < cases(200); ++seed) {
     DrawnRanks draw(seed);
     const Problem p = draw.problem(draw.one_in(2) ? Operation::forward : Operation::backward, 24);
-    const Layout layout = draw.layout(4);
+    Layout layout = draw.layout(4);
+    layout.keeps_heads = layout.head_groups > 1 && draw.one_in(2);
     std::optional<World> world;
     try {
       world.emplace(p, layout);
@@ -67,7 +84,8 @@ TEST(Ranks, ComputeWhatTheWholeIsAndMoveWhatTheFormulaSays) {
     Filled x = filled(p, dtype);
     Shared shared(*world, x);
     const auto tensors = shared.tensors();
-    const std::vector<ranks::Ran> each = run_in_process(*world, tensors, how_of(dtype), draw.one_in(4) ? seed : 0);
+    const std::vector<ranks::Ran> each =
+        run_after_forward(*world, x, tensors, how_of(dtype), draw.one_in(4) ? seed : 0);
     EXPECT_TRUE(shared.collect());
     for (int r = 0; r < world->ranks(); ++r) {
       EXPECT_EQ(each[static_cast<std::size_t>(r)].crossed, crossing_of(*world, r));
@@ -80,6 +98,26 @@ TEST(Ranks, ComputeWhatTheWholeIsAndMoveWhatTheFormulaSays) {
     ++ran;
     if (HasFailure()) return;
   }
+}
+
+/// Kept heads are those that would travel, and save 2d + d_v words of a row and head.
+TEST(Ranks, KeepHeadsForTheGradient) {
+  Problem p = problem(24, 24, 5, 3);
+  p.op = Operation::backward;
+  p.heads = p.kv_heads.emplace(4);
+  std::vector<std::vector<unsigned char>> outputs[2];
+  Words received[2];
+  for (const bool keeps : {false, true}) {
+    Filled x = filled(p, DType::f32);
+    const World world(p, {.head_groups = 4, .keeps_heads = keeps});
+    Shared shared(world, x);
+    received[keeps] = run_after_forward(world, x, shared.tensors(), how_of(DType::f32), 0)[1].crossed.received.inputs;
+    shared.collect();
+    outputs[keeps] = x.outputs();
+  }
+  EXPECT_EQ(outputs[0], outputs[1]);
+  EXPECT_EQ(received[0], (24 - 6) * (2 * 5 + 2 * 3 + 2));
+  EXPECT_EQ(received[0] - received[1], (24 - 6) * (2 * 5 + 3));
 }
 
 template <class E, class F>
@@ -167,6 +205,25 @@ TEST(Ranks, RefuseTogetherWhatOneOfThemCannotDo) {
   tensors.pop_back();
   EXPECT_NE(what_is_thrown(world, tensors, how_of(DType::f32)).find("tensors of 2 ranks for a layout of 3"),
             std::string::npos);
+}
+
+TEST(Ranks, RefuseHeadsThatNoForwardPassKept) {
+  const Problem p = causal_groups(Operation::backward);
+  expect_refusal<InvalidProblem>([&] { World(p, {.grid_rows = 2, .keeps_heads = true}); },
+                                 "keeps_heads with 1 head group");
+  const World world(p, {.head_groups = 2, .keeps_heads = true});
+  Filled x = filled(p, DType::f32);
+  Shared shared(world, x);
+  ranks::How how = how_of(DType::f32);
+  EXPECT_NE(what_is_thrown(world, shared.tensors(), how).find("keeps_heads without How::kept"), std::string::npos);
+  std::vector<ranks::Kept> kept(2);
+  how.kept = kept.data();
+  EXPECT_NE(what_is_thrown(world, shared.tensors(), how).find("no forward pass has kept q on rank"), std::string::npos);
+  float word = 0;
+  kept[0].keep(SlowArray::Q, {}, Tensor(&word, DType::f32, {1, 1, 1, 1}));
+  EXPECT_NE(what_is_thrown(world, shared.tensors(), how).find("q was kept as [1, 1, 1, 1] of f32"), std::string::npos);
+  const World moves(p, {.head_groups = 2});
+  EXPECT_NE(what_is_thrown(moves, shared.tensors(), how).find("How::kept without keeps_heads"), std::string::npos);
 }
 
 TEST(Ranks, RefuseWhatTheyDoNotShare) {

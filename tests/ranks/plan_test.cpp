@@ -232,6 +232,7 @@ TEST(RankPlans, KeepToWhatIsGiven) {
   EXPECT_THAT(why({.ranks = 4, .grid = Layout{2, 2, 2}}), HasSubstr("takes 8 ranks of 4"));
   EXPECT_THAT(why({.ranks = 8, .grid = Layout{1, 2, 4}, .transfer = Transfer::ring}), HasSubstr("a ring of 2 x 4"));
   EXPECT_THAT(why({.ranks = 3, .grid = Layout{3, 1, 1}}), HasSubstr("head_groups = 3"));
+  EXPECT_THAT(why({.ranks = 3, .grid = Layout{1, 3, 1}, .keeps_heads = true}), HasSubstr("1 x 3 x 1 keeps no heads"));
   EXPECT_THAT(why({.ranks = 0}), HasSubstr("ranks = 0"));
   Problem bias = p;
   bias.bias = {1, 1, 1000, 1000};

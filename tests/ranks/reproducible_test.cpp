@@ -144,6 +144,7 @@ RC_GTEST_PROP(Reproducible, WordsAreThoseOfTheFormulas, ()) {
   if (s.problem.op == Operation::backward) s.problem.bias.reset();
   Layout& l = s.layout;
   l.head_groups = *s.problem.kv_heads % 2 == 0 ? static_cast<int>(drawn(1, 2)) : 1;
+  l.keeps_heads = l.keeps_heads && l.head_groups > 1;
   l.grid_cols = 1;
   l.transfer = Transfer::gather;
   l.reproducible = drawn(1, 9);

@@ -73,6 +73,7 @@ inline Spread any_spread(index_t most) {
   l.grid_rows = static_cast<int>(drawn(1, 4));
   l.grid_cols = static_cast<int>(drawn(1, 4));
   draw_rest(s.problem, l);
+  l.keeps_heads = l.head_groups > 1 && drawn(0, 1) == 0;
   return s;
 }
 

@@ -15,6 +15,25 @@ def close(name, found, wanted):
     torch.testing.assert_close(found, wanted, atol=2e-5, rtol=0, msg=lambda text: f"{name}: {text}")
 
 
+def heads_stay(rank, size, options):
+    """Each rank keeps its heads of q, k and v for the gradient; where there is none, it keeps nothing."""
+    n = 6 * size + 1
+    keeps = Layout(head_groups=size, keeps_heads=True)
+    rows, keys = positions(keeps, rank, n)
+    many = [torch.randn(2, heads, n, 8) for heads in (2 * size, size, size)]
+    whole = [x.clone().requires_grad_() for x in many]
+    mine = [x[:, :, of].clone().requires_grad_() for x, of in zip(many, (rows, keys, keys))]
+    for all_, own in (([x.detach() for x in whole], [x.detach() for x in mine]), (whole, mine)):
+        o_of_many = redblue.attention(*all_, **options)
+        own_of_many = redblue.attention(*own, comm=dist.group.WORLD, ranks=keeps, **options)
+        close("o", own_of_many, o_of_many[:, :, rows])
+    random = torch.randn(o_of_many.shape)
+    o_of_many.backward(random)
+    own_of_many.backward(random[:, :, rows])
+    for name, x, all_, of in (("dq", mine[0], whole[0], rows), ("dk", mine[1], whole[1], keys), ("dv", mine[2], whole[2], keys)):
+        close(name, x.grad, all_.grad[:, :, of])
+
+
 def of_rank(rank, size, folder):
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=size)
@@ -36,6 +55,7 @@ def of_rank(rank, size, folder):
             close("o", own, o[:, :, rows])
             for name, x, all_, of in (("dq", mine[0], whole[0], rows), ("dk", mine[1], whole[1], keys), ("dv", mine[2], whole[2], keys)):
                 close(name, x.grad, all_.grad[:, :, of])
+    heads_stay(rank, size, options)
     rows, keys = positions(Layout(grid_rows=size, ownership="zig-zag"), rank, n)
     of_rows, of_keys, sinks = torch.randn(4, n, n), torch.randn(1, n), torch.randn(4)
     for bias in (of_rows, of_keys):

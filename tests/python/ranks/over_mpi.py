@@ -6,7 +6,7 @@ import numpy as np
 from mpi4py import MPI
 
 import redblue
-from redblue.distributed import Layout, count, positions
+from redblue.distributed import Kept, Layout, count, positions
 
 comm = MPI.COMM_WORLD
 P, rank = comm.Get_size(), comm.Get_rank()
@@ -29,21 +29,26 @@ def main():
     options |= {"dropout": 0.25, "seed": 7}
     whole, lse = redblue.attention(q, k, v, return_lse=True, **options)
     gradients = redblue.attention_backward(do, q, k, v, whole, lse, **options)
-    for layout in layouts():
+    keeps = [Layout(2, 1, P // 2, keeps_heads=True)] if P % 2 == 0 else []
+    for layout in (*layouts(), *keeps):
         rows, keys = positions(layout, rank, n)
-        report = {}
+        report, of_gradient = {}, {}
+        heads = {"kept": Kept()} if layout.keeps_heads else {}
         mine = q[:, :, rows], k[:, :, keys], v[:, :, keys]
-        o, own_lse = redblue.attention(*mine, comm=comm, ranks=layout, return_lse=True, **options) if rank % 2 else (
-            redblue.distributed.attention(*mine, comm=comm, ranks=layout, return_lse=True, report=report, **options)
+        o, own_lse = redblue.attention(*mine, comm=comm, ranks=layout, return_lse=True, **options) if rank % 2 and not heads else (
+            redblue.distributed.attention(*mine, comm=comm, ranks=layout, return_lse=True, report=report, **heads, **options)
         )  # fmt: skip
         np.testing.assert_allclose(o, whole[:, :, rows], atol=2e-6)
         np.testing.assert_allclose(own_lse, lse[:, :, rows], atol=2e-6)
-        found = redblue.distributed.attention_backward(do[:, :, rows], *mine, o, own_lse, comm=comm, ranks=layout, **options)
+        found = redblue.distributed.attention_backward(
+            do[:, :, rows], *mine, o, own_lse, comm=comm, ranks=layout, report=of_gradient, **heads, **options
+        )
         for name, of in (("dq", rows), ("dk", keys), ("dv", keys)):
             np.testing.assert_allclose(getattr(found, name), getattr(gradients, name)[:, :, of], atol=2e-5)
-        counted = count(layout, rank, n_q=n, d=8, heads=4, kv_heads=2, causal=True, window=(n // 2, 0))
-        if report:
-            assert report["received"] == counted["received"] and report["sent"] == counted["sent"], (report, counted)
+        for op, moved in (("forward", report), ("backward", of_gradient)):
+            counted = count(layout, rank, n_q=n, d=8, heads=4, kv_heads=2, causal=True, window=(n // 2, 0), op=op)
+            if moved:
+                assert moved["received"] == counted["received"] and moved["sent"] == counted["sent"], (moved, counted)
     with_rows = {"bias": random.standard_normal((1, 4, n, n)).astype(np.float32), "sinks": np.array([0.1, 0.2, -1, 2], np.float32), "M": 2000}
     whole, lse = redblue.attention(q, k, v, return_lse=True, **with_rows)
     both = {"bias_gradient": True, "sinks_gradient": True}
