@@ -78,7 +78,8 @@ def _of_place(what: str, place: tuple) -> Tensor:
 
 def _of_memmap(x: np.memmap) -> Tensor:
     what = f"the np.memmap of {x.filename}"
-    if x.filename is None or getattr(x, "_mmap", None) is None:
+    mapping: Any = getattr(x, "_mmap", None)
+    if x.filename is None or mapping is None:
         raise InvalidProblem("an np.memmap that is in no file, as the result of arithmetic is: save it, and give the file")
     if x.mode == "c":
         raise Unsupported(f"{what} has the mode 'c', whose changes are in memory alone: open it with 'r' or 'r+'")
@@ -87,7 +88,7 @@ def _of_memmap(x: np.memmap) -> Tensor:
     type_ = NumPy.type_of(x, what)
     if any(stride % x.itemsize for stride in x.strides):
         raise Unsupported(f"{what} has strides of {x.strides} bytes, no multiples of its {x.itemsize}: write the field to a file of its own")
-    mapped = np.frombuffer(x._mmap, np.uint8)
+    mapped = np.frombuffer(mapping, np.uint8)
     begins = x.offset - x.offset % mmap.ALLOCATIONGRANULARITY  # the byte of the file that is mapped first
     offset = begins + x.__array_interface__["data"][0] - mapped.__array_interface__["data"][0]
     return _checked(what, Tensor(os.fspath(x.filename), offset, type_, x.shape, tuple(s // x.itemsize for s in x.strides)))
