@@ -33,8 +33,9 @@ ROOMS = [
 # The shelves of a room from the ground up; "" is its own folder. A room that is not here has no folders.
 SHELVES = {
     "files": [
-        "",    # formats, atomic files
-        "io",  # requests to files, and addresses that stand for their bytes
+        "",         # formats, atomic files
+        "io",       # requests to files, and addresses that stand for their bytes
+        "partial",  # runs that can be resumed
     ],
     "hardware": [
         "",

@@ -80,6 +80,18 @@ OpenFile OpenFile::temporary(const std::string& directory, index_t bytes, PageCa
   return file;
 }
 
+OpenFile OpenFile::in_place(std::string path, index_t bytes, PageCache cache) {
+  OpenFile file;
+  file.path_ = std::move(path);
+  file.size_ = bytes;
+  file.writable_ = true;
+  file.cached_ = open(file.path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+  if (file.cached_ < 0) throw_errno("open", file.path_, errno);
+  take_room(file.cached_, file.path_, bytes);
+  file.open_direct(cache);
+  return file;
+}
+
 OpenFile::OpenFile(OpenFile&& other) noexcept
     : path_(std::move(other.path_)),
       size_(other.size_),

@@ -29,6 +29,9 @@ class OpenFile {
   /// process. Throws IoError.
   static OpenFile temporary(const std::string& directory, index_t bytes,
                             PageCache cache = PageCache::bypassed_if_possible);
+  /// A file that is made where it is missing, gets this size, its room taken on the disk, and is read and written in
+  /// place. What it holds already stays. Throws IoError.
+  static OpenFile in_place(std::string path, index_t bytes, PageCache cache = PageCache::bypassed_if_possible);
   ~OpenFile();
   OpenFile(OpenFile&& other) noexcept;
   OpenFile(const OpenFile&) = delete;

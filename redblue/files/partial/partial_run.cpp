@@ -1,0 +1,248 @@
+#include "redblue/files/partial/partial_run.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <filesystem>
+#include <stdexcept>
+#include <utility>
+
+#include "redblue/files/atomic_file.hpp"
+#include "redblue/files/partial/stamp.hpp"
+#include "redblue/files/text.hpp"
+#include "redblue/language/error.hpp"
+
+namespace redblue::file::partial {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr const char* kWorkspace = "workspace";
+constexpr const char* kProgress = "progress.json";
+
+std::string name_of_output(std::size_t i) { return fmt::format("output-{}", i + 1); }
+std::string parent_of(const std::string& path) {
+  const fs::path parent = fs::path(path).parent_path();
+  return parent.empty() ? "." : parent.string();
+}
+
+/// Throws IoError where no file can be made there, or none that a rename from this directory reaches.
+void require_target(const std::string& output, const std::string& directory) {
+  {
+    const AtomicFile tried(output);
+  }
+  struct stat here{}, there{};
+  if (stat(directory.c_str(), &here) != 0) throw_errno("inspect", directory, errno);
+  if (stat(parent_of(output).c_str(), &there) != 0) throw_errno("inspect", parent_of(output), errno);
+  if (here.st_dev != there.st_dev)
+    throw IoError(fmt::format("'{}' is on another file system than '{}', where it is made: name outputs on one file "
+                              "system",
+                              output, directory),
+                  output, -1, EXDEV);
+}
+
+}  // namespace
+
+std::string directory_of(const std::string& output) { return output + ".redblue-partial"; }
+
+PartialRun::PartialRun(Options options)
+    : options_(std::move(options)), directory_(directory_of(options_.outputs.at(0))) {
+  const bool is_new = mkdir(directory_.c_str(), 0777) == 0;
+  if (!is_new && errno != EEXIST) throw_errno("make the directory", directory_, errno);
+  lock_ = std::make_unique<Descriptor>(path_of("lock"));
+  if (!lock_->lock()) throw InvalidProblem(fmt::format("another process is at work in '{}': wait for it", directory_));
+  for (const std::string& output : options_.outputs) require_target(output, directory_);
+  for (const std::string& input : options_.inputs) inputs_.push_back(stamp_of(input));
+  std::vector<Fact> facts = options_.facts;
+  for (std::size_t i = 0; i < options_.outputs.size(); ++i)
+    facts.emplace_back(name_of_output(i), fs::absolute(options_.outputs[i]).string());
+  facts.insert(facts.end(), inputs_.begin(), inputs_.end());
+
+  std::optional<State> left = read_state(directory_);
+  if (left && !options_.resume)
+    throw InvalidProblem(
+        fmt::format("'{}' holds a run that was not finished: resume it (--resume), or remove the "
+                    "directory",
+                    directory_));
+  resumed_ = left.has_value();
+  if (left) {
+    state_ = std::move(*left);
+    require_facts(facts);
+  } else {
+    state_.facts = std::move(facts);
+    state_.block_bytes = options_.block_bytes;
+  }
+  log_ = std::make_unique<UndoLog>(path_of("undo.log"));
+  if (!resumed_) log_->clear();
+}
+
+void PartialRun::require_facts(const std::vector<Fact>& facts) const {
+  std::vector<std::string> others;
+  const auto value_in = [](const std::vector<Fact>& list, const std::string& name) {
+    const auto found = std::ranges::find(list, name, &Fact::first);
+    return found == list.end() ? std::string("nothing") : found->second;
+  };
+  for (const auto& [name, value] : facts)
+    if (const std::string was = value_in(state_.facts, name); was != value)
+      others.push_back(fmt::format("{} was {} and is {} now", name, was, value));
+  for (const auto& [name, value] : state_.facts)
+    if (value_in(facts, name) == "nothing")
+      others.push_back(fmt::format("{} was {} and is not there now", name, value));
+  if (!others.empty())
+    throw InvalidProblem(
+        fmt::format("the run in '{}' cannot be resumed, it is another one: {}. Ask for the same run, "
+                    "or remove the directory",
+                    directory_, fmt::join(others, "; ")));
+}
+
+void PartialRun::require_same_inputs() const {
+  for (const Fact& input : inputs_) {
+    const std::string& path = options_.inputs[static_cast<std::size_t>(&input - inputs_.data())];
+    if (const Fact now = stamp_of(path); now != input)
+      throw IoError(
+          fmt::format("{} has changed while the run read it: it was {} and is {} now. What was computed is of "
+                      "no use: remove '{}' and run again",
+                      input.first, input.second, now.second, directory_),
+          path);
+  }
+}
+
+std::shared_ptr<const io::OpenFile> PartialRun::output(std::size_t i, index_t bytes) {
+  return named(name_of_output(i), bytes);
+}
+std::shared_ptr<const io::OpenFile> PartialRun::workspace(index_t bytes) { return named(kWorkspace, bytes); }
+
+std::shared_ptr<const io::OpenFile> PartialRun::named(const std::string& name, index_t bytes) {
+  const std::string path = path_of(name);
+  if (resumed_) {
+    const State::File* was = state_.file(name);
+    std::error_code error;
+    const std::uintmax_t size = fs::file_size(path, error);
+    if (was == nullptr || was->bytes != bytes || error || std::cmp_not_equal(size, bytes))
+      throw IoError(
+          fmt::format("'{}' should have {} bytes and {}: it was changed since the run was stopped; remove '{}' "
+                      "and run again",
+                      path, bytes, error ? std::string("is not there") : fmt::format("has {}", size), directory_),
+          path);
+  } else if (unlink(path.c_str()) != 0 && errno != ENOENT) {
+    throw_errno("replace", path, errno);
+  }
+  auto file = std::make_shared<const io::OpenFile>(io::OpenFile::in_place(path, bytes, options_.cache));
+  files_.push_back({file, name, Blocks(bytes, state_.block_bytes)});
+  return file;
+}
+
+void PartialRun::given(const io::OpenFile& file, index_t offset, index_t bytes) {
+  if (resumed_) return;
+  for (File& f : files_)
+    if (f.file.get() == &file) f.blocks.write(offset, bytes, [](index_t) {});
+}
+
+void PartialRun::begin() {
+  if (resumed_) return restore();
+  make_names_durable(parent_of(directory_));
+  checkpoint({});
+}
+
+std::span<const std::byte> PartialRun::read(const File& f, index_t block) {
+  const index_t offset = f.blocks.offset(block), bytes = f.blocks.bytes(block);
+  buffer_.resize(static_cast<std::size_t>(bytes));
+  const int fd = f.file->cached_descriptor();
+  if (read_at(fd, f.file->path(), offset, buffer_) != bytes)
+    throw IoError(fmt::format("'{}' ends before byte {}: something has truncated it; remove '{}' and run again",
+                              f.file->path(), offset + bytes, directory_),
+                  f.file->path(), offset);
+  if (f.file->direct()) give_back_pages(fd, offset, bytes);
+  return buffer_;
+}
+
+void PartialRun::restore() {
+  if (!std::ranges::equal(files_, state_.files, {}, &File::name, &State::File::name))
+    throw std::logic_error("a run is resumed with other files");
+  log_->roll_back(state_.checkpoint, [&](index_t i, index_t offset, std::span<const std::byte> bytes) {
+    const io::OpenFile& file = *std::next(files_.begin(), i)->file;
+    write_at(file.cached_descriptor(), file.path(), offset, bytes);
+  });
+  auto was = state_.files.begin();
+  for (File& f : files_) {
+    make_durable(f.file->cached_descriptor(), f.file->path());
+    for (const auto& [block, sum] : (was++)->blocks) {
+      if (checksum(read(f, block)) != sum)
+        throw IoError(
+            fmt::format("bytes {} to {} of '{}' are not what the run had written: something has changed them; "
+                        "remove '{}' and run again",
+                        f.blocks.offset(block), f.blocks.offset(block) + f.blocks.bytes(block), f.file->path(),
+                        directory_),
+            f.file->path(), f.blocks.offset(block));
+      f.blocks.restore(block, sum);
+    }
+  }
+  log_->clear();
+}
+
+void PartialRun::before_write(const io::OpenFile& file, index_t offset, index_t bytes) {
+  index_t number = 0;
+  for (File& f : files_) {
+    if (f.file.get() == &file) {
+      const index_t kept = kept_bytes_;
+      f.blocks.write(offset, bytes, [&](index_t block) {
+        log_->keep(state_.checkpoint, number, f.blocks.offset(block), read(f, block));
+        kept_bytes_ += f.blocks.bytes(block);
+      });
+      if (kept_bytes_ > kept) log_->make_durable();
+      return;
+    }
+    ++number;
+  }
+}
+
+void PartialRun::checkpoint(Position position) {
+  require_same_inputs();
+  save(position, false);
+  log_->clear();
+}
+
+void PartialRun::save(Position position, bool complete) {
+  state_.files.clear();
+  for (File& f : files_) {
+    f.blocks.checkpoint([&](index_t block) { return checksum(read(f, block)); });
+    make_durable(f.file->cached_descriptor(), f.file->path());
+    State::File& saved = state_.files.emplace_back(f.name, f.file->size());
+    for (index_t b = 0; b < f.blocks.count(); ++b)
+      if (f.blocks.written(b) == Blocks::Written::before) saved.blocks.emplace_back(b, f.blocks.checksum_of(b));
+  }
+  state_.position = position;
+  state_.complete = complete;
+  ++state_.checkpoint;
+  ++checkpoints_;
+  write_state(state_, directory_);
+}
+
+void PartialRun::finish() {
+  if (!state_.complete) {
+    require_same_inputs();
+    save(state_.position, true);
+  }
+  // As AtomicFile::commit_together does it: no new file stands beside an old one. Outputs that are not there any more
+  // got their names before the process was killed.
+  const std::size_t n = options_.outputs.size();
+  for (std::size_t i = 1; i < n; ++i)
+    if (fs::exists(path_of(name_of_output(i))) && unlink(options_.outputs[i].c_str()) != 0 && errno != ENOENT)
+      throw_errno("replace", options_.outputs[i], errno);
+  for (std::size_t i = 0; i < n; ++i)
+    if (const std::string made = path_of(name_of_output(i)); fs::exists(made))
+      if (std::rename(made.c_str(), options_.outputs[i].c_str()) != 0)
+        throw_errno("rename the finished file to", options_.outputs[i], errno);
+  for (const std::string& output : options_.outputs) make_names_durable(parent_of(output));
+  // Without progress.json the directory is no run that could be resumed.
+  if (unlink(path_of(kProgress).c_str()) != 0 && errno != ENOENT) throw_errno("remove", path_of(kProgress), errno);
+  fs::remove_all(directory_);
+}
+
+}  // namespace redblue::file::partial

@@ -1,0 +1,100 @@
+#pragma once
+#include <list>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "redblue/files/io/open_file.hpp"
+#include "redblue/files/partial/blocks.hpp"
+#include "redblue/files/partial/descriptor.hpp"
+#include "redblue/files/partial/state.hpp"
+#include "redblue/files/partial/undo_log.hpp"
+
+/// Long runs that lose nothing. What a run writes lies in a directory beside its first output, OUT.redblue-partial,
+/// with progress.json, which says how far the run is, and undo.log, which keeps what the run has written over since.
+/// The outputs get their names at the end, all of them finished.
+///
+/// After kill -9 at any time, or a loss of power, the next run puts back what undo.log holds, finds the files as they
+/// were at the last checkpoint, checks this by their checksums, and goes on from there.
+namespace redblue::file::partial {
+
+struct Options {
+  std::vector<std::string> outputs{};  ///< where they will stand; the directory lies beside the first
+  std::vector<std::string> inputs{};   ///< files that must not change before the run has ended
+  std::vector<Fact> facts{};           ///< what else must be the same for the run to be resumed
+  bool resume = false;                 ///< Is there a run to go on with? Else a leftover is refused.
+  index_t block_bytes = 1 << 20;       ///< of blocks that are kept and checked
+  io::PageCache cache = io::PageCache::bypassed_if_possible;
+};
+
+/// The directory of a run that is not finished. One thread uses it.
+class PartialRun {
+ public:
+  /// Takes the directory, and its lock. Throws IoError where it cannot, InvalidProblem where the directory holds a run
+  /// and `resume` is false, where there is none and it is true, and where that run differs in a fact, which it names.
+  explicit PartialRun(Options options);
+  PartialRun(const PartialRun&) = delete;
+  PartialRun& operator=(const PartialRun&) = delete;
+  /// Without finish() the directory stays, so that the run can be resumed.
+  ~PartialRun() = default;
+
+  const std::string& directory() const { return directory_; }
+  bool resumed() const { return resumed_; }
+  /// Was a run resumed that only has to finish()?
+  bool complete() const { return state_.complete; }
+  /// Where a resumed run goes on.
+  Position position() const { return state_.position; }
+
+  /// A file of the directory, of this size, by its place among the outputs. A new run finds it full of zeros.
+  std::shared_ptr<const io::OpenFile> output(std::size_t i, index_t bytes);
+  /// The same for what the run needs beside.
+  std::shared_ptr<const io::OpenFile> workspace(index_t bytes);
+  /// These bytes of an output hold something at the start (a header, a sum to be added to): a new run has just written
+  /// them, a resumed one finds them there.
+  void given(const io::OpenFile& file, index_t offset, index_t bytes);
+  /// All files are named. A new run is at its first checkpoint; of a resumed one, the files are as they were at its
+  /// last. Throws IoError where they are not.
+  void begin();
+
+  /// These bytes will be written over.
+  void before_write(const io::OpenFile& file, index_t offset, index_t bytes);
+  /// A resumed run may go on from here: all that was written before is in the files. Throws IoError where an input has
+  /// changed.
+  void checkpoint(Position position);
+  /// All is written: the outputs get their names, and the directory goes. Throws IoError.
+  void finish();
+
+  index_t checkpoints() const { return checkpoints_; }  ///< so far, of this process
+  index_t kept_bytes() const { return kept_bytes_; }    ///< in the undo log, so far, of this process
+
+ private:
+  struct File {
+    std::shared_ptr<const io::OpenFile> file;
+    std::string name;
+    Blocks blocks;
+  };
+
+  std::shared_ptr<const io::OpenFile> named(const std::string& name, index_t bytes);
+  std::string path_of(const std::string& name) const { return directory_ + "/" + name; }
+  void require_facts(const std::vector<Fact>& facts) const;
+  void require_same_inputs() const;
+  void restore();
+  void save(Position position, bool complete);
+  std::span<const std::byte> read(const File& file, index_t block);
+
+  const Options options_;
+  const std::string directory_;
+  std::vector<Fact> inputs_;
+  std::unique_ptr<Descriptor> lock_;
+  std::unique_ptr<UndoLog> log_;
+  bool resumed_ = false;
+  State state_;
+  std::list<File> files_;
+  std::vector<std::byte> buffer_;  ///< of a block
+  index_t checkpoints_ = 0, kept_bytes_ = 0;
+};
+
+/// OUT.redblue-partial, without a directory that is not there.
+std::string directory_of(const std::string& output);
+
+}  // namespace redblue::file::partial
