@@ -1,5 +1,6 @@
 #pragma once
 #include <functional>
+#include <limits>
 #include <stdexcept>
 #include <utility>
 
@@ -7,12 +8,23 @@
 
 namespace redblue::machine {
 
-/// Lets a run of a schedule begin where an earlier one was stopped. A schedule reads no number, so the list of its
-/// operations (open, read, write, run, modify) is the same every time: a position in it is how many came before. At
-/// some positions fast memory is empty: it is at rest. There slow memory is all that a run has, and another run may go
-/// on from there. This machine leaves out the operations before such a position, and calls back at those that follow.
+inline constexpr index_t kAllOperations = std::numeric_limits<index_t>::max();
+
+/// Where a run of a schedule begins, and how far it is, in operations: open, read, write, run, modify. A schedule reads
+/// no number, so the list of these is the same every time.
+struct Resumption {
+  index_t done = 0;  ///< operations that an earlier run has done, or kAllOperations
+  /// Called before an operation that finds fast memory empty, with the number of operations before it.
+  std::function<void(index_t)> at_rest{};
+  index_t operations = 0;  ///< so far, with those that were left out
+};
+
+/// Lets a run of a schedule begin where an earlier one was stopped. Where fast memory is empty, slow memory is all that
+/// a run has, and another run may go on from there: this machine leaves out the operations before such a place, and
+/// calls back at those that follow.
 ///
-/// A schedule that asks for data (language/data_machine.hpp) is at rest no more from its first question on.
+/// A schedule that asks for data (language/data_machine.hpp) has no such places from its first question on. Questions
+/// that are left out with all else get the worst answer.
 ///
 /// The machine below has one worker.
 template <class Base>
@@ -20,12 +32,8 @@ class Resumable : public Passing<Resumable<Base>, Base> {
   using Passes = Passing<Resumable, Base>;
 
  public:
-  /// Called before an operation that finds fast memory empty, with the number of operations before it.
-  using AtRest = std::function<void(index_t)>;
-
-  /// Leaves out the first `done` operations.
-  explicit Resumable(Base& base, index_t done, AtRest at_rest = {})
-      : Passes(base), done_(done), at_rest_(std::move(at_rest)) {}
+  /// Both outlive it.
+  Resumable(Base& base, Resumption& resumption) : Passes(base), at_(resumption) {}
 
   index_t open(SlowArray array, Shape s, Layout layout) {
     if (is_next_done()) return depth_++;
@@ -40,7 +48,7 @@ class Resumable : public Passing<Resumable<Base>, Base> {
     if (!is_behind()) Passes::store_hint(depth, b);
   }
   void read_hint(const Block& b) {
-    if (operations_ >= done_) Passes::read_hint(b);
+    if (at_.operations >= at_.done) Passes::read_hint(b);
   }
   void read(const Arg& tile, const Block& b) {
     if (!is_next_done()) Passes::read(tile, b);
@@ -59,31 +67,23 @@ class Resumable : public Passing<Resumable<Base>, Base> {
   index_t read_index(Question question, const Arg& word, index_t worst)
     requires DataMachine<Base>
   {
-    if (is_behind()) throw std::logic_error("a schedule asks for data that an earlier run had");
     asked_ = true;
+    if (is_behind()) return worst;  // the earlier run had the data; this one only walks past it
     return Passes::read_index(question, word, worst);
-  }
-
-  index_t operations() const { return operations_; }  ///< so far, with those that were left out
-  /// Throws std::logic_error where the schedule had fewer operations than were to be left out.
-  void finish() const {
-    if (operations_ < done_) throw std::logic_error("a run is resumed behind its end");
   }
 
  private:
   /// Of operations that belong to a tile: it was opened by one that was left out.
-  bool is_behind() const { return operations_ <= done_; }
+  bool is_behind() const { return at_.operations <= at_.done; }
   /// Counts the next operation. Was it done before?
   bool is_next_done() {
-    if (depth_ == 0 && operations_ > done_ && at_rest_ && !asked_) at_rest_(operations_);
-    if (depth_ != 0 && operations_ == done_ && done_ > 0)
+    if (depth_ == 0 && at_.operations > at_.done && at_.at_rest && !asked_) at_.at_rest(at_.operations);
+    if (depth_ != 0 && at_.operations == at_.done && at_.done > 0)
       throw std::logic_error("a run is resumed where fast memory holds tiles");
-    return operations_++ < done_;
+    return at_.operations++ < at_.done;
   }
 
-  index_t done_;
-  AtRest at_rest_;
-  index_t operations_ = 0;
+  Resumption& at_;
   index_t depth_ = 0;  ///< tiles that are open
   bool asked_ = false;
 };

@@ -26,6 +26,7 @@ namespace {
 constexpr const char* kWorkspace = "workspace";
 constexpr const char* kProgress = "progress.json";
 
+bool exists(const std::string& path) { return access(path.c_str(), F_OK) == 0; }
 std::string name_of_output(std::size_t i) { return fmt::format("output-{}", i + 1); }
 std::string parent_of(const std::string& path) {
   const fs::path parent = fs::path(path).parent_path();
@@ -233,16 +234,18 @@ void PartialRun::finish() {
   // got their names before the process was killed.
   const std::size_t n = options_.outputs.size();
   for (std::size_t i = 1; i < n; ++i)
-    if (fs::exists(path_of(name_of_output(i))) && unlink(options_.outputs[i].c_str()) != 0 && errno != ENOENT)
+    if (exists(path_of(name_of_output(i))) && unlink(options_.outputs[i].c_str()) != 0 && errno != ENOENT)
       throw_errno("replace", options_.outputs[i], errno);
   for (std::size_t i = 0; i < n; ++i)
-    if (const std::string made = path_of(name_of_output(i)); fs::exists(made))
+    if (const std::string made = path_of(name_of_output(i)); exists(made))
       if (std::rename(made.c_str(), options_.outputs[i].c_str()) != 0)
         throw_errno("rename the finished file to", options_.outputs[i], errno);
   for (const std::string& output : options_.outputs) make_names_durable(parent_of(output));
   // Without progress.json the directory is no run that could be resumed.
   if (unlink(path_of(kProgress).c_str()) != 0 && errno != ENOENT) throw_errno("remove", path_of(kProgress), errno);
-  fs::remove_all(directory_);
+  std::error_code error;
+  fs::remove_all(directory_, error);
+  if (error) throw_errno("remove", directory_, error.value());
 }
 
 }  // namespace redblue::file::partial

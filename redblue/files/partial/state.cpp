@@ -1,11 +1,11 @@
 #include "redblue/files/partial/state.hpp"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
-#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "redblue/files/partial/blocks.hpp"
@@ -82,7 +82,7 @@ void write_state(const State& s, const std::string& directory) {
 
 std::optional<State> read_state(const std::string& directory) {
   const std::string path = path_of(directory);
-  if (!std::filesystem::exists(path)) return std::nullopt;
+  if (access(path.c_str(), F_OK) != 0) return std::nullopt;
   const Descriptor file(path);
   std::string text(static_cast<std::size_t>(file.size()), '\0');
   read_at(file.number(), path, 0, std::as_writable_bytes(std::span(text)));

@@ -273,6 +273,7 @@ std::byte* FileQueue::begin_write(const Piece& p) {
 }
 
 void FileQueue::send_write() {
+  if (before_write_) before_write_(*write_->request.file, write_->request.offset, write_->request.bytes);
   const Lock lock(mutex_);
   sent_writes_.push_back(write_);
   engine_.submit(write_->request);
@@ -292,9 +293,14 @@ void FileQueue::finish_oldest_write(Lock& lock) {
   engine_.wait(oldest->request);
 }
 
-void FileQueue::finish() {
+void FileQueue::finish_writes() {
   Lock lock(mutex_);
   while (!sent_writes_.empty()) finish_oldest_write(lock);
+}
+
+void FileQueue::finish() {
+  finish_writes();
+  const Lock lock(mutex_);
   if (!listed_.empty() || !listed_writes_.empty()) throw std::logic_error("a machine left out a block that was listed");
 }
 

@@ -3,8 +3,10 @@
 #include <cstring>
 #include <deque>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "redblue/files/io/engine.hpp"
@@ -70,11 +72,17 @@ class FileQueue {
   void add(const Storage& s, const Block& b, const Visit& visit) {
     for_pieces(s, b, cut(), [&](const Piece& p) { rewrite(p, true, visit); });
   }
-  /// Waits until all is written. Throws IoError where that fails, and std::logic_error where something listed was not
+  /// Waits until all that was handed to write() and add() is written. Throws IoError where that fails.
+  void finish_writes();
+  /// The same at the end. Throws also std::logic_error where something listed was not
   /// taken.
   void finish();
   /// The machine has failed: what lists is stopped.
   void stop();
+
+  /// Called on the thread that computes before bytes of a file are written.
+  using BeforeWrite = std::function<void(const file::io::OpenFile& file, index_t offset, index_t bytes)>;
+  void before_write(BeforeWrite call) { before_write_ = std::move(call); }
 
   const FileTraffic& traffic() const { return traffic_; }
   index_t bytes() const { return read_ring_.size() + write_ring_.size(); }  ///< of memory
@@ -149,6 +157,7 @@ class FileQueue {
   index_t free_at_notice_ = 0;  ///< bytes of the read ring when the list last heard of them
   std::exception_ptr list_error_;
   FileTraffic traffic_;
+  BeforeWrite before_write_;
 };
 
 }  // namespace redblue::machine

@@ -8,7 +8,9 @@
 
 #include "redblue/machines/files/file_memory.hpp"
 #include "redblue/machines/files/listing.hpp"
+#include "redblue/machines/resumable.hpp"
 #include "redblue/problem/sequences.hpp"
+#include "redblue/runtime/files/checkpoints.hpp"
 #include "redblue/runtime/ram/lay_out.hpp"
 #include "redblue/runtime/ram/run_row.hpp"
 
@@ -24,11 +26,14 @@ using machine::FileQueue;
 /// Lists, on a thread of its own, what a schedule will read and write.
 class Lister {
  public:
-  Lister(FileQueue& queue, const machine::FileArrays& arrays, const plan::Prepared& schedule)
-      : queue_(queue), thread_([&queue, &arrays, &schedule] {
+  /// Leaves out the first `done` operations.
+  Lister(FileQueue& queue, const machine::FileArrays& arrays, const plan::Prepared& schedule, index_t done)
+      : queue_(queue), thread_([&queue, &arrays, &schedule, done] {
           try {
             machine::Listing listing(queue, arrays);
-            machine::Any any(listing);
+            machine::Resumption before{.done = done};
+            machine::Resumable resumable(listing, before);
+            machine::Any any(resumable);
             schedule.run(any);
             queue.end_list();
           } catch (const machine::Listing::Unknown&) {
@@ -113,6 +118,13 @@ class FilesBackend : public Backend {
   }
 
  private:
+  /// Workspace of so many bytes.
+  std::shared_ptr<const OpenFile> workspace_file(index_t bytes) const {
+    if (options_.partial != nullptr) return options_.partial->workspace(bytes);
+    const std::string& given = options_.workspace_directory;
+    return std::make_shared<const OpenFile>(OpenFile::temporary(
+        given.empty() ? std::filesystem::temp_directory_path().string() : given, bytes, options_.cache));
+  }
   index_t buffer_bytes() const { return options_.buffers.read + options_.buffers.write; }
   static ThreadPool& pool_of(const RunOptions& options) {
     return options.pool == nullptr ? default_pool() : *options.pool;
@@ -171,14 +183,13 @@ Measured FilesBackend::run_in(const plan::Plan& plan, const Tensors& tensors, co
   const bool has_workspace = sizes.largest().bytes > 0;
   if (has_workspace) {
     report.workspace_bytes = sizes.bytes().to_index();
-    const std::string& given = options_.workspace_directory;
-    auto file = std::make_shared<const OpenFile>(
-        OpenFile::temporary(given.empty() ? std::filesystem::temp_directory_path().string() : given,
-                            report.workspace_bytes, options_.cache));
+    auto file = workspace_file(report.workspace_bytes);
     report.direct = file->direct();
     workspace = map.place(std::move(file), 0, report.workspace_bytes);
   }
   report.direct = (!has_workspace || report.direct) && all_direct(tensors, map);
+
+  if (options_.partial != nullptr) options_.partial->begin();
 
   const std::unique_ptr<file::io::Engine> engine = make_engine(options_.engine);
   report.engine = engine->name();
@@ -193,6 +204,7 @@ Measured FilesBackend::run_in(const plan::Plan& plan, const Tensors& tensors, co
     scratch.states.below = &*inner;
   }
   Measured all;
+  Checkpoints checkpoints(options_.partial, options_.checkpoint_s);
   const auto execute = [&](const plan::Plan& part, const RowFacts& facts, Resources<T, FileMemory<T>>& with,
                            const Converted& converted, const Reordered&) {
     std::optional<ProgressReport> progress;
@@ -200,11 +212,15 @@ Measured FilesBackend::run_in(const plan::Plan& plan, const Tensors& tensors, co
       progress.emplace(options.progress, 1, all.io.total(), plan.io().total());
       with.report = std::ref(*progress);
     }
+    machine::Resumption resumption = checkpoints.begin_part();
     {
       FileQueue queue(map, *engine, options_.buffers);
+      checkpoints.watch(queue, resumption);
       with.slow().front().queue = &queue;
-      const Lister lister(queue, with.slow().front(), facts.prepared());
-      const Measured m = run_row_on(part, facts.prepared(), with);
+      const Lister lister(queue, with.slow().front(), facts.prepared(), resumption.done);
+      const Measured m = run_row_on(part, facts.prepared(), with, [&](machine::Ram<T, FileMemory<T>>& ram) {
+        return machine::Resumable(ram, resumption);
+      });
       queue.finish();
       if (all.kernels.empty())
         all = m;
@@ -214,11 +230,13 @@ Measured FilesBackend::run_in(const plan::Plan& plan, const Tensors& tensors, co
       report.written += queue.traffic().written;
       report.waited_s += queue.traffic().waited;
     }
-    if (!converted.pairs().empty()) {
+    if (!converted.pairs().empty() && resumption.done != machine::kAllOperations) {
       FileQueue queue(map, *engine, options_.buffers);
+      checkpoints.watch(queue);
       report.converted += write_converted<T>(converted, queue);
     }
     all.converted_words += converted.words();
+    checkpoints.end_part(resumption);
     if (options.progress) options.progress(all.io.total().to_double() / plan.io().total().to_double());
   };
   lay_out(plan, tensors, one, {need.bytes, Walk::whole}, Room{arrays, fast}, static_cast<ArenaMemo&>(memo), scratch,
@@ -226,6 +244,11 @@ Measured FilesBackend::run_in(const plan::Plan& plan, const Tensors& tensors, co
   all.bytes = in_all;
   if (inner)
     for (const auto& level : inner->moved()) report.inner_words.push_back(level.words);
+  if (options_.partial != nullptr) {
+    report.resumed_operations = checkpoints.left_out();
+    report.checkpoints = options_.partial->checkpoints();
+    report.kept_bytes = options_.partial->kept_bytes();
+  }
   report.reads = engine->reads();
   report.writes = engine->writes();
   if (options_.report) options_.report(report);

@@ -6,6 +6,7 @@
 #include "redblue/files/io/engine.hpp"
 #include "redblue/files/io/file_map.hpp"
 #include "redblue/levels/inner_ram.hpp"
+#include "redblue/files/partial/partial_run.hpp"
 #include "redblue/machines/files/buffers.hpp"
 #include "redblue/runtime/backend.hpp"
 
@@ -22,6 +23,10 @@ struct FilesReport {
   index_t workspace_bytes = 0;      ///< of a temporary file
   double waited_s = 0;              ///< for which the kernels waited for files
   std::vector<Words> inner_words;   ///< words that moved at each inner level
+  // Of a run that can be resumed:
+  index_t resumed_operations = 0;  ///< that an earlier process did, and this one left out
+  index_t checkpoints = 0;
+  index_t kept_bytes = 0;  ///< that were kept before they were written over
 };
 
 struct FilesOptions {
@@ -33,6 +38,10 @@ struct FilesOptions {
   /// The levels of memory inside fast memory, which carry out calls of kernels with RunOptions::threads (0: all of the
   /// pool); none: implementations run kernels on whole tiles, on one thread.
   std::vector<levels::Inner> inner{};
+  /// The run can be resumed from its last checkpoint. All outputs must lie in files of this directory, and workspace
+  /// will; begin() and checkpoint() are called here, finish() by whoever made it. One run uses it.
+  file::partial::PartialRun* partial = nullptr;
+  double checkpoint_s = 30;  ///< seconds between checkpoints, at least: they are where fast memory is empty
   /// Called at the end of a run.
   std::function<void(const FilesReport&)> report{};
 };

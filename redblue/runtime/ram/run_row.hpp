@@ -9,17 +9,20 @@
 
 namespace redblue {
 
-/// Runs the plan's chosen row, as it was prepared, without a forward plan before it.
-template <class T, class Slow>
-Measured run_row_on(const plan::Plan& plan, const plan::Prepared& prepared, const Resources<T, Slow>& with) {
+/// Runs the plan's chosen row, as it was prepared, without a forward plan before it. `inside(ram)` is
+/// the machine that the schedule meets where it would meet Ram: Ram itself, or one that wraps it.
+template <class T, class Slow, class Inside>
+Measured run_row_on(const plan::Plan& plan, const plan::Prepared& prepared, const Resources<T, Slow>& with,
+                    const Inside& inside) {
   using Ram = machine::Ram<T, Slow>;
-  using Counted = machine::Counted<Ram>;
   const kernel::Implementations<T>& implementations = implementations_for<T>(with.products);
   Measured m;
   const auto main = [&](machine::Team& team) {
     with.scratch.states.begin(team, with.words, implementations, with.scratch.arenas);
     Ram ram(with.scratch.states);
-    Counted counted(ram);
+    auto&& machine = inside(ram);
+    machine::Counted counted(machine);
+    using Counted = decltype(counted);
     typename machine::Observed<Counted>::Callback report;
     if (with.report)
       report = [&](const Counted& w) {
@@ -45,7 +48,7 @@ Measured run_row_on(const plan::Plan& plan, const plan::Prepared& prepared, cons
   return m;
 }
 
-/// Does so in the caller's memory; it is compiled once.
+/// Does so on Ram itself, in the caller's memory; it is compiled once.
 template <class T>
 Measured run_row(const plan::Plan& plan, const plan::Prepared& prepared, const Resources<T>& with);
 

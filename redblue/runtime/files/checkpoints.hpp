@@ -1,0 +1,62 @@
+#pragma once
+#include <chrono>
+#include <stdexcept>
+
+#include "redblue/files/partial/partial_run.hpp"
+#include "redblue/machines/files/file_queue.hpp"
+#include "redblue/machines/resumable.hpp"
+
+namespace redblue {
+
+/// The checkpoints of one run over files, where it has any (`partial` is not null): a run of one part after another.
+class Checkpoints {
+ public:
+  /// At least `every_s` seconds lie between two of them.
+  Checkpoints(file::partial::PartialRun* partial, double every_s) : partial_(partial), every_(every_s) {}
+
+  /// A part of the run begins, where an earlier process had come to.
+  machine::Resumption begin_part() const {
+    if (partial_ == nullptr) return {};
+    const auto [part, operations] = partial_->position();
+    return {.done = part_ > part ? 0 : part_ < part ? machine::kAllOperations : operations};
+  }
+  /// What passes through this queue is written so that it can be undone.
+  void watch(machine::FileQueue& queue) {
+    if (partial_ == nullptr) return;
+    queue.before_write([this](const file::io::OpenFile& file, index_t offset, index_t bytes) {
+      partial_->before_write(file, offset, bytes);
+    });
+  }
+  /// The same, and there are checkpoints where the part is at rest.
+  void watch(machine::FileQueue& queue, machine::Resumption& part) {
+    watch(queue);
+    if (partial_ == nullptr) return;
+    part.at_rest = [this, &queue](index_t operations) {
+      if (const auto now = Clock::now(); now - last_ >= every_) {
+        queue.finish_writes();
+        partial_->checkpoint({part_, operations});
+        last_ = now;
+      }
+    };
+  }
+  /// All of the part is in the files.
+  void end_part(const machine::Resumption& part) {
+    const bool was_over = part.done == machine::kAllOperations;
+    if (part.operations < part.done && !was_over) throw std::logic_error("a run was resumed behind its end");
+    ++part_;
+    left_out_ += was_over ? part.operations : part.done;
+    if (partial_ != nullptr && !was_over) partial_->checkpoint({part_, 0});
+  }
+  /// Operations of the parts that have ended, which an earlier process did.
+  index_t left_out() const { return left_out_; }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  file::partial::PartialRun* partial_;
+  std::chrono::duration<double> every_;
+  Clock::time_point last_ = Clock::now();
+  index_t part_ = 0, left_out_ = 0;
+};
+
+}  // namespace redblue
