@@ -4,7 +4,6 @@
 #include <sys/resource.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <fstream>
 #include <utility>
 #include <vector>
@@ -88,8 +87,28 @@ levels::NestOptions nest_on(const Hardware& hardware, DType compute, int threads
 
 }  // namespace
 
-OverFiles::OverFiles(const MemoryOptions& memory) : M_(memory.M) {
-  if (!memory.memory) return;
+void ResumeOptions::add_to(const Command& command) {
+  command.flag(
+      "--resume", resume,
+      "with --memory: go on with a run that was stopped, from its last checkpoint, if there is one; the result "
+      "is the same to the last bit");
+  command
+      .option("--checkpoint-seconds", checkpoint_s,
+              "with --memory: seconds between checkpoints (default 30); they are where fast memory is empty, between "
+              "the outermost blocks")
+      .type_name("SECONDS");
+}
+
+void ResumeOptions::require_none() const {
+  if (resume) throw InvalidProblem("--resume without --memory: a run in memory leaves nothing to go on with");
+  if (checkpoint_s) throw InvalidProblem("--checkpoint-seconds without --memory: a run in memory has no checkpoints");
+}
+
+OverFiles::OverFiles(const MemoryOptions& memory, const ResumeOptions& resume) : resume_(resume), M_(memory.M) {
+  if (!memory.memory) return resume.require_none();
+  files_.checkpoint_s = resume.checkpoint_s.value_or(files_.checkpoint_s);
+  if (!(files_.checkpoint_s >= 0))
+    throw InvalidProblem(fmt::format("--checkpoint-seconds {}: give 0 or more", files_.checkpoint_s));
   limit_ = parse_bytes("--memory", *memory.memory).to_index();
   files_.buffers = buffers_for(*limit_);
   files_.report = [this](const FilesReport& r) { report_ = r; };
@@ -101,7 +120,7 @@ OverFiles::OverFiles(const MemoryOptions& memory) : M_(memory.M) {
                     *memory.memory, least, 2 * least));
 }
 
-void OverFiles::require_heeded(const Problem& kind, const ObjectiveOptions& objective, const std::string& input,
+void OverFiles::require_heeded(const Problem& kind, const ObjectiveOptions& objective, const FileOptions& files,
                                bool verify, bool certificate) const {
   if (!asked()) return;
   const auto refuse = [](bool given, std::string_view option, std::string_view why) {
@@ -115,14 +134,33 @@ void OverFiles::require_heeded(const Problem& kind, const ObjectiveOptions& obje
   refuse(certificate, "--tolerance, or --certificate,", kAll);
   refuse(objective.objective.has_value(), "--objective", "such a run moves the fewest words");
   refuse(objective.machine.has_value(), "--machine", "such a run moves the fewest words");
-  refuse(!input.empty() && is_npz(input), "an input in .npz",
+  refuse(files.input && is_npz(*files.input), "an input in .npz",
          "it is unpacked into memory; write safetensors or .npy, which are read where they lie");
+  refuse(files.output && is_npz(*files.output), "an output in .npz",
+         "it is packed from memory; name a safetensors file, or .npy files, which are written where they lie");
 }
 
-plan::Plan OverFiles::plan(const Problem& p, const plan::Options& planner, const Tensors& tensors, RunOptions& options,
-                           const std::string& output) {
-  const std::filesystem::path directory = std::filesystem::path(output).parent_path();
-  files_.workspace_directory = directory.empty() ? "." : directory.string();
+file::partial::PartialRun* OverFiles::begin(const FileOptions& files, const Problem& p, const PatternOptions& pattern) {
+  if (!asked()) return nullptr;
+  file::partial::Options options{.outputs = OutputFiles::paths(files, p), .inputs = files.inputs(p)};
+  for (const auto& path : {pattern.mask, pattern.blocks, pattern.csr})
+    if (path) options.inputs.push_back(*path);
+  const Json problem = to_json(p);
+  for (const auto& [name, value] : problem.items()) options.facts.emplace_back(name, value.dump());
+  options.resume = resume_.resume;
+  partial_ = std::make_unique<file::partial::PartialRun>(std::move(options));
+  files_.partial = partial_.get();
+  return partial_.get();
+}
+
+bool OverFiles::were_computed() {
+  if (partial_ == nullptr || !partial_->complete()) return false;
+  partial_->finish();
+  return true;
+}
+
+plan::Plan OverFiles::plan(const Problem& p, const plan::Options& planner, const Tensors& tensors,
+                           RunOptions& options) {
   const DType compute = options.compute == DType::f64 ? DType::f64 : DType::f32;
   const auto word = static_cast<index_t>(size_of(compute));
   const index_t room = (*limit_ - files_.buffers.read - files_.buffers.write) / word;
@@ -212,6 +250,10 @@ void OverFiles::add_to(Json& j, double seconds) const {
                 {"writes", traffic(r.writes)},
                 {"waited_seconds", r.waited_s},
                 {"inner_words", inner},
+                {"resumed", partial_->resumed()},
+                {"operations_done_before", r.resumed_operations},
+                {"checkpoints", r.checkpoints},
+                {"kept_bytes", r.kept_bytes},
                 {"bytes_per_second", static_cast<double>(r.reads.moved + r.writes.moved) / seconds},
                 {"process",
                  {{"read_bytes", process.read_bytes},
@@ -234,6 +276,12 @@ void OverFiles::print(double seconds) const {
   line("  read", r.read, r.reads);
   line("  written", r.written, r.writes);
   if (r.converted > 0) fmt::print("  {} bytes of outputs moved once more, out of the compute type\n", r.converted);
+  if (partial_->resumed())
+    fmt::print("{:<14} {:>20} operations of the run were done before; files moved what the others need\n", "resumed",
+               r.resumed_operations);
+  if (r.kept_bytes > 0)
+    fmt::print("{:<14} {:>20} bytes were read and kept before they were written over, for --resume\n", "checkpoints",
+               r.kept_bytes);
   fmt::print("{:<14} {:>20.1f} MB/s; kernels waited {:.3g} s of {:.3g}\n", "rate",
              static_cast<double>(r.reads.moved + r.writes.moved) / seconds * 1e-6, r.waited_s, seconds);
   if (r.inner_words.empty())

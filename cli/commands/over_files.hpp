@@ -3,6 +3,7 @@
 #include <optional>
 #include <string>
 
+#include "files/tensors.hpp"
 #include "options/options.hpp"
 #include "redblue/files/io/file_map.hpp"
 #include "redblue/planner/planner.hpp"
@@ -10,6 +11,16 @@
 #include "report/json.hpp"
 
 namespace redblue::cli {
+
+/// `redblue run --memory` that was stopped before, or may be.
+struct ResumeOptions {
+  bool resume = false;
+  std::optional<double> checkpoint_s;
+
+  void add_to(const Command& command);
+  /// Throws InvalidProblem where one of them is given.
+  void require_none() const;
+};
 
 /// `redblue run --memory`: slow memory is the files themselves, and all memory of the run, page cache included, stays
 /// below what is given and a constant.
@@ -19,7 +30,7 @@ class OverFiles {
   /// of its test measures 20 MiB.
   static constexpr index_t kBeside = index_t{48} << 20;
 
-  explicit OverFiles(const MemoryOptions& memory);
+  OverFiles(const MemoryOptions& memory, const ResumeOptions& resume);
 
   bool asked() const { return limit_.has_value(); }
   /// Where tensors get their addresses; null unless it was asked for.
@@ -27,13 +38,17 @@ class OverFiles {
   /// Is its data in a file, where nobody shall look at it before the run?
   bool holds(const Tensor& t) const { return map_.find(t.data).has_value(); }
   /// Throws InvalidProblem where an option reads all of an array, or is about runs in memory.
-  void require_heeded(const Problem& kind, const ObjectiveOptions& objective, const std::string& input, bool verify,
+  void require_heeded(const Problem& kind, const ObjectiveOptions& objective, const FileOptions& files, bool verify,
                       bool certificate) const;
+  /// The directory of the run, or null where it was not asked for: a new one, or that of a run that goes on. Throws
+  /// InvalidProblem where it holds a run that is another one, or nobody asked to go on with it.
+  file::partial::PartialRun* begin(const FileOptions& files, const Problem& p, const PatternOptions& pattern);
+  /// Had an earlier process computed all, and only the names of the outputs were missing? They have them now.
+  bool were_computed();
   /// The nest of least time in fast memory which, with all buffers, fits the limit: --M words, or as many as do. Where
   /// no level below can carry out kernels, the plan of the fewest words, for one thread. `options` then says where it
-  /// is carried out; workspace goes beside the file `output`.
-  plan::Plan plan(const Problem& p, const plan::Options& planner, const Tensors& tensors, RunOptions& options,
-                  const std::string& output);
+  /// is carried out.
+  plan::Plan plan(const Problem& p, const plan::Options& planner, const Tensors& tensors, RunOptions& options);
 
   /// The bytes of the words that the plan moves; 0 unless it was asked for.
   double bytes_of(const plan::Plan& plan, DType compute) const {
@@ -47,7 +62,9 @@ class OverFiles {
   std::optional<plan::Plan> nested(const Problem& p, const plan::Options& planner, const Tensors& tensors,
                                    RunOptions& options, DType compute, index_t room);
 
+  ResumeOptions resume_;
   std::optional<index_t> M_, limit_;
+  std::unique_ptr<file::partial::PartialRun> partial_;
   FilesOptions files_;
   file::io::FileMap map_;
   std::unique_ptr<Backend> backend_;

@@ -39,6 +39,7 @@ struct RunFlags {
   MaskOptions mask;
   ProblemFlags flags;
   RanksOptions ranks;
+  ResumeOptions resume;
   std::optional<double> scale;
   std::optional<std::string> compute_dtype;
   std::optional<index_t> threads;
@@ -52,6 +53,7 @@ struct RunFlags {
     operation.add_to(command, flags);
     files.add_to(command);
     memory.add_to_run(command);
+    resume.add_to(command);
     planner.add_to(command, false);  // a run knows the widths of its files
     objective.add_to(command);
     mask.add_to(command, flags);
@@ -348,8 +350,8 @@ int run_command(const RunFlags& flags) {
   flags.files.validate(kind);
   kind.scale = flags.scale;
   kind.lse_required = is_forward(kind.op) && kind.has_statistics() && flags.files.wants("lse");
-  OverFiles over_files(flags.ranks.given() ? MemoryOptions{} : flags.memory);
-  over_files.require_heeded(kind, flags.objective, flags.files.input.value_or(""), flags.verify,
+  OverFiles over_files(flags.ranks.given() ? MemoryOptions{} : flags.memory, flags.resume);
+  over_files.require_heeded(kind, flags.objective, flags.files, flags.verify,
                             flags.tolerance || flags.certificate);
   const LoadedInputs loaded(flags.files, kind, archive.get(), over_files.map());
   Problem problem = loaded.problem(kind);
@@ -411,15 +413,20 @@ int run_command(const RunFlags& flags) {
   if (flags.tolerance || flags.certificate)
     proof.settle(flags.tolerance, flags.files.npy.at("lse").has_value(), problem, tensors, options.compute,
                  [&](const Problem& p) { return plan_of(p, contiguous_tensors(p, dtype)); });
-  OutputFiles outputs(flags.files, problem, dtype, loaded.any_f64() ? DType::f64 : DType::f32, loaded.layout(),
+  file::partial::PartialRun* const partial = over_files.begin(flags.files, problem, flags.mask.pattern);
+  if (over_files.were_computed()) {
+    note("all was computed before; the outputs have their names now");
+    return 0;
+  }
+  OutputFiles outputs(flags.files, problem, dtype, loaded.any_f64() ? DType::f64 : DType::f32, loaded.layout(), partial,
                       over_files.map());
   outputs.add_to(tensors, options);
   outputs.copy_given(problem, loaded.tensors());
   std::optional<file::AtomicFile> certificate;
   if (flags.certificate) certificate.emplace(*flags.certificate);
-  const plan::Plan plan = over_files.asked() ? over_files.plan(problem, flags.planner.options(tensors, options),
-                                                               tensors, options, outputs.path())
-                                             : plan_of(problem, tensors);
+  const plan::Plan plan = over_files.asked()
+                              ? over_files.plan(problem, flags.planner.options(tensors, options), tensors, options)
+                              : plan_of(problem, tensors);
   if (!flags.quiet && !unused.empty()) note(unused_text(flags.files, unused));
   const Ram ram{memory_of_run(plan, tensors, options)};
   if (!flags.quiet && !over_files.asked() && ram.worth_saying()) note("this run takes " + ram.text());

@@ -121,6 +121,16 @@ void FileOptions::add_to(const Command& command) {
         .group("Tensors as .npy files, one each");
 }
 
+std::vector<std::string> FileOptions::inputs(const Problem& p) const {
+  std::vector<std::string> paths;
+  if (input) paths.push_back(*input);
+  for (const std::string& name : tensor_names(read_by(p))) {
+    if (npy.at(name)) paths.push_back(*npy.at(name));
+    if (const auto r = raw_of(name)) paths.push_back(r->path);
+  }
+  return paths;
+}
+
 std::vector<SlowArray> FileOptions::written(const Problem& kind) const {
   std::vector<SlowArray> list = outputs_of(sample(kind));
   if (with_forward) list.insert(list.begin(), {SlowArray::O, SlowArray::lse});

@@ -206,7 +206,7 @@ struct OutputFiles::Files {
     std::optional<file::AtomicFile> npy;
   };
   FileOptions options;
-  bool in_place = false;
+  file::partial::PartialRun* partial = nullptr;
   std::optional<file::AtomicFile> archive;
   std::list<Output> outputs;  // AtomicFile stays where it is
 
@@ -218,31 +218,38 @@ struct OutputFiles::Files {
   }
   /// Writes the headers, and gives the outputs addresses of what follows them.
   void place_in(file::io::FileMap& map) {
-    const std::vector<file::NamedTensor> list = named();
-    std::vector<index_t> begin;
-    std::shared_ptr<const file::io::OpenFile> file;
-    if (archive) {
-      begin = file::begin_safetensors(*archive, list);
-      file = std::make_shared<const file::io::OpenFile>(*archive, file::safetensors_file_size(list));
+    if (options.output) {
+      const std::vector<file::NamedTensor> list = named();
+      const auto [header, begin] = file::safetensors_header(list);
+      const auto file = partial->output(0, file::safetensors_file_size(list), header);
+      std::size_t i = 0;
+      for (Output& out : outputs) out.view.data = map.place(file, begin[i++], out.tensor.size_bytes());
+      return;
     }
     std::size_t i = 0;
     for (Output& out : outputs) {
-      if (!archive) {
-        out.npy->write(file::npy_header(out.tensor));
-        begin.push_back(out.npy->bytes_written());
-        file = std::make_shared<const file::io::OpenFile>(*out.npy, file::npy_file_size(out.tensor));
-      }
-      out.view.data = map.place(file, begin[i++], out.tensor.size_bytes());
+      const std::string header = file::npy_header(out.tensor);
+      const auto file = partial->output(i++, file::npy_file_size(out.tensor), header);
+      out.view.data = map.place(file, static_cast<index_t>(header.size()), out.tensor.size_bytes());
     }
   }
 };
 
+std::vector<std::string> OutputFiles::paths(const FileOptions& files, const Problem& p) {
+  if (files.output) return {*files.output};
+  std::vector<std::string> paths;
+  for (const SlowArray a : files.written(p))
+    if (const auto& npy = files.npy.at(tensor_name(a))) paths.push_back(*npy);
+  return paths;
+}
+
 OutputFiles::OutputFiles(const FileOptions& files, const Problem& p, DType dtype, DType lse_dtype,
-                         const FileLayout& layout, file::io::FileMap* map)
+                         const FileLayout& layout, file::partial::PartialRun* partial, file::io::FileMap* map)
     : files_(std::make_unique<Files>()) {
-  files_->in_place = map != nullptr;
+  files_->partial = partial;
   files_->options = files;
-  if (files.output) files_->archive.emplace(*files.output);
+  const bool in_memory = partial == nullptr;
+  if (files.output && in_memory) files_->archive.emplace(*files.output);
   for (const SlowArray a : files.written(p)) {
     const std::string name = tensor_name(a);
     if (!files.wants(name)) continue;
@@ -252,7 +259,7 @@ OutputFiles::OutputFiles(const FileOptions& files, const Problem& p, DType dtype
     const DType type = a == SlowArray::lse || adds_to(p, a) ? lse_dtype : dtype;
     const auto shape = shape_of(p, a);
     const Words words = Words(shape[0]) * shape[1] * shape[2] * shape[3];
-    if (map == nullptr) out.data.resize(static_cast<std::size_t>((words * size_of(type)).to_index()));
+    if (in_memory) out.data.resize(static_cast<std::size_t>((words * size_of(type)).to_index()));
     if (is_of_modifiers(a)) {  // in no layout, as bias and sinks are
       const std::vector<index_t> in_file =
           a == SlowArray::dSinks ? std::vector<index_t>{p.heads} : std::vector<index_t>(shape.begin(), shape.end());
@@ -262,17 +269,13 @@ OutputFiles::OutputFiles(const FileOptions& files, const Problem& p, DType dtype
       out.view = layout.contiguous(out.data.data(), type, shape);
       out.tensor = file::c_order_tensor(type, layout.shape_in_file(a, shape), out.data.data());
     }
-    if (!files.output) out.npy.emplace(*files.npy.at(name)).reserve(file::npy_file_size(out.tensor));
+    if (!files.output && in_memory) out.npy.emplace(*files.npy.at(name)).reserve(file::npy_file_size(out.tensor));
   }
-  if (files.output) files_->archive->reserve(archive_size(*files.output, files_->named()));
-  if (map != nullptr) files_->place_in(*map);
+  if (files_->archive) files_->archive->reserve(archive_size(*files.output, files_->named()));
+  if (!in_memory) files_->place_in(*map);
 }
 
 OutputFiles::~OutputFiles() = default;
-
-const std::string& OutputFiles::path() const {
-  return files_->archive ? files_->archive->path() : files_->outputs.front().npy->path();
-}
 
 void OutputFiles::add_to(Tensors& tensors, RunOptions& options) const {
   for (const auto& out : files_->outputs) tensors[out.array] = out.view;
@@ -296,14 +299,15 @@ void OutputFiles::copy_given(const Problem& p, const Tensors& given) const {
 }
 
 void OutputFiles::commit() {
+  if (files_->partial != nullptr) return files_->partial->finish();
   if (files_->archive) {
-    if (!files_->in_place) write_archive(*files_->archive, files_->named());
+    write_archive(*files_->archive, files_->named());
     files_->archive->commit();
     return;
   }
   std::vector<file::AtomicFile*> all;
   for (auto& out : files_->outputs) {
-    if (!files_->in_place) file::write_npy(*out.npy, out.tensor);
+    file::write_npy(*out.npy, out.tensor);
     all.push_back(&*out.npy);
   }
   file::AtomicFile::commit_together(all);

@@ -11,6 +11,7 @@
 #include "files/layout.hpp"
 #include "files/raw.hpp"
 #include "redblue/files/io/file_map.hpp"
+#include "redblue/files/partial/partial_run.hpp"
 #include "redblue/files/tensor_file.hpp"
 #include "redblue/runtime/run.hpp"
 
@@ -48,6 +49,8 @@ struct FileOptions {
   /// The tensors that a problem of this kind cannot do without.
   std::vector<std::string> needed(const Problem& kind) const;
   bool wants(const std::string& tensor) const { return output || npy.at(tensor); }
+  /// The files that a run of this problem reads tensors from.
+  std::vector<std::string> inputs(const Problem& p) const;
   /// The arrays that files of a problem of this kind take.
   std::vector<SlowArray> written(const Problem& kind) const;
 
@@ -95,17 +98,19 @@ class LoadedInputs {
 /// Memory for the outputs, and the files they go to, which appear complete or not at all.
 class OutputFiles {
  public:
+  /// The paths of the files.
+  static std::vector<std::string> paths(const FileOptions& files, const Problem& p);
   /// Opens the files and takes room for them on the disk, so that a directory that cannot be written, and a disk that
   /// is full, show before the work.
-  /// `map`: the outputs lie in the files themselves, and have addresses of it.
+  OutputFiles(const FileOptions& files, const Problem& p, DType dtype, DType lse_dtype, const FileLayout& layout)
+      : OutputFiles(files, p, dtype, lse_dtype, layout, nullptr, nullptr) {}
+  /// The same, and the outputs lie in files of a partial run that has their paths, and have addresses of the map.
   OutputFiles(const FileOptions& files, const Problem& p, DType dtype, DType lse_dtype, const FileLayout& layout,
-              file::io::FileMap* map = nullptr);
+              file::partial::PartialRun* partial, file::io::FileMap* map);
   ~OutputFiles();
   OutputFiles(const OutputFiles&) = delete;
   OutputFiles& operator=(const OutputFiles&) = delete;
 
-  /// One of the files.
-  const std::string& path() const;
   /// Adds the outputs to the inputs, for a run and its options; lse only where a file takes it.
   void add_to(Tensors& tensors, RunOptions& options) const;
   /// Outputs that a problem adds to begin as these.

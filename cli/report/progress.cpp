@@ -52,6 +52,7 @@ std::function<void(double)> Progress::callback() {
   const std::chrono::duration<double> every = terminal_ ? kRedraw : progress_period();
   return [this, every](double share) {
     const auto now = std::chrono::steady_clock::now();
+    if (!first_) first_.emplace(now, share);
     if (now - shown_ < every) return;
     shown_ = now;
     show(share);
@@ -60,8 +61,10 @@ std::function<void(double)> Progress::callback() {
 
 void Progress::show(double share) {
   const double seconds = seconds_since(start_);
-  std::string rest = share > 0 ? fmt::format(", {:.0f} s left", seconds * (1 - share) / share) : "";
-  if (bytes_ > 0) rest += fmt::format(", {:.0f} MB/s", share * bytes_ / seconds * 1e-6);
+  const auto [first, share_then] = *first_;
+  const double since = seconds_since(first), done = share - share_then;
+  std::string rest = done > 0 ? fmt::format(", {:.0f} s left", since * (1 - share) / done) : "";
+  if (bytes_ > 0 && done > 0) rest += fmt::format(", {:.0f} MB/s", done * bytes_ / since * 1e-6);
   if (terminal_) {
     const int full = static_cast<int>(std::clamp(share, 0.0, 1.0) * kWidth);
     std::fputs(

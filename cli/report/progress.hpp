@@ -2,7 +2,9 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 
 namespace redblue::cli {
 
@@ -25,6 +27,8 @@ class Progress {
   bool active_, terminal_;
   double bytes_;
   std::chrono::steady_clock::time_point start_, shown_;
+  /// The first that it heard: a run that goes on begins with a share.
+  std::optional<std::pair<std::chrono::steady_clock::time_point, double>> first_;
 };
 
 /// Says on standard error every progress_period() how long something has taken, while this exists: for work that cannot

@@ -85,10 +85,14 @@ void write_safetensors(const std::string& path, const std::vector<NamedTensor>& 
 /// Writes into a file that the caller commits, for instance together with others.
 void write_safetensors(AtomicFile& out, const std::vector<NamedTensor>& tensors,
                        const Safetensors::Metadata& metadata = {});
-/// Writes what comes before the data, and returns for each tensor the byte of the file at which its data begins, for
+/// What write_safetensors puts before the data, and for each tensor the byte of the file at which its data begins, for
 /// who writes it in place. The data is not looked at.
-std::vector<index_t> begin_safetensors(AtomicFile& out, const std::vector<NamedTensor>& tensors,
-                                       const Safetensors::Metadata& metadata = {});
+struct SafetensorsHeader {
+  std::string text;
+  std::vector<index_t> begin;
+};
+SafetensorsHeader safetensors_header(const std::vector<NamedTensor>& tensors,
+                                     const Safetensors::Metadata& metadata = {});
 /// Bytes of the file that write_safetensors makes of such tensors; their data is not looked at.
 index_t safetensors_file_size(const std::vector<NamedTensor>& tensors, const Safetensors::Metadata& metadata = {});
 

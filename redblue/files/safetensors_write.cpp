@@ -65,27 +65,26 @@ std::string header_of(const std::vector<const NamedTensor*>& order, const Safete
 
 }  // namespace
 
-std::vector<index_t> begin_safetensors(AtomicFile& out, const std::vector<NamedTensor>& tensors,
-                                       const Safetensors::Metadata& metadata) {
+SafetensorsHeader safetensors_header(const std::vector<NamedTensor>& tensors, const Safetensors::Metadata& metadata) {
   const auto order = in_file_order(tensors);
-  const std::string header = header_of(order, metadata);
-  std::string length;
-  for (std::size_t i = 0; i < 8; ++i) length += static_cast<char>(header.size() >> 8 * i & 0xff);
-  out.write(length + header);
-  std::vector<index_t> begin(tensors.size());
-  index_t at = out.bytes_written();
+  const std::string text = header_of(order, metadata);
+  SafetensorsHeader header;
+  for (std::size_t i = 0; i < 8; ++i) header.text += static_cast<char>(text.size() >> 8 * i & 0xff);
+  header.text += text;
+  header.begin.resize(tensors.size());
+  auto at = static_cast<index_t>(header.text.size());
   for (const auto* t : order) {
-    begin[static_cast<std::size_t>(t - tensors.data())] = at;
+    header.begin[static_cast<std::size_t>(t - tensors.data())] = at;
     at += t->tensor.size_bytes();
   }
-  return begin;
+  return header;
 }
 
 void write_safetensors(AtomicFile& out, const std::vector<NamedTensor>& tensors,
                        const Safetensors::Metadata& metadata) {
   for (const auto& t : tensors)
     check_writable(t.tensor, fmt::format("tensor '{}' of '{}'", printable(t.name), out.path()));
-  begin_safetensors(out, tensors, metadata);
+  out.write(safetensors_header(tensors, metadata).text);
   for (const auto* t : in_file_order(tensors)) write_elements(out, t->tensor);
 }
 

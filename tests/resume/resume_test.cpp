@@ -161,12 +161,11 @@ class FilesRun {
     const auto in = std::make_shared<const file::io::OpenFile>(input(), file::io::PageCache::used);
     index_t from = 0;
     for (const SlowArray a : inputs_of(plan_.problem)) place(a, in, from);
-    index_t first = kHeader, others = kHeader;
+    index_t first = std::ssize(kHeader), others = first;
     for (const SlowArray a : outputs_of_run_) (a == outputs_of_run_[0] ? first : others) += bytes_of(a);
-    std::vector<std::shared_ptr<const file::io::OpenFile>> files{partial.output(0, first)};
-    if (outputs.size() > 1) files.push_back(partial.output(1, others));
-    first = others = kHeader;
-    for (const auto& out : files) give(partial, *out, 0, "header..", kHeader);
+    std::vector<std::shared_ptr<const file::io::OpenFile>> files{partial.output(0, first, kHeader)};
+    if (outputs.size() > 1) files.push_back(partial.output(1, others, kHeader));
+    first = others = std::ssize(kHeader);
     for (const SlowArray a : outputs_of_run_) {
       const bool is_first = a == outputs_of_run_[0];
       const auto& out = files[is_first ? 0 : 1];
@@ -194,7 +193,7 @@ class FilesRun {
     partial.given(out, offset, bytes);
   }
 
-  static constexpr index_t kHeader = 8;
+  static constexpr std::string_view kHeader = "a header";
 
   plan::Plan plan_;
   Filled filled_;

@@ -33,19 +33,26 @@ std::string parent_of(const std::string& path) {
   return parent.empty() ? "." : parent.string();
 }
 
-/// Throws IoError where no file can be made there, or none that a rename from this directory reaches.
-void require_target(const std::string& output, const std::string& directory) {
+/// Throws IoError where no file can be made there, or none that a rename from the directory of `first` reaches.
+void require_target(const std::string& output, const std::string& first) {
   {
     const AtomicFile tried(output);
   }
   struct stat here{}, there{};
-  if (stat(directory.c_str(), &here) != 0) throw_errno("inspect", directory, errno);
+  if (stat(parent_of(first).c_str(), &here) != 0) throw_errno("inspect", parent_of(first), errno);
   if (stat(parent_of(output).c_str(), &there) != 0) throw_errno("inspect", parent_of(output), errno);
   if (here.st_dev != there.st_dev)
-    throw IoError(fmt::format("'{}' is on another file system than '{}', where it is made: name outputs on one file "
-                              "system",
-                              output, directory),
+    throw IoError(fmt::format("'{}' is on another file system than '{}', beside which it is made: name outputs on one "
+                              "file system",
+                              output, first),
                   output, -1, EXDEV);
+}
+
+/// How a fact differs from what it was; "" where it does not.
+std::string difference_of(const Fact& fact, const std::vector<Fact>& were) {
+  const auto was = std::ranges::find(were, fact.first, &Fact::first);
+  if (was == were.end()) return fmt::format("it has {} {}", fact.first, fact.second);
+  return was->second == fact.second ? "" : fmt::format("{} was {} and is {}", fact.first, was->second, fact.second);
 }
 
 }  // namespace
@@ -54,12 +61,12 @@ std::string directory_of(const std::string& output) { return output + ".redblue-
 
 PartialRun::PartialRun(Options options)
     : options_(std::move(options)), directory_(directory_of(options_.outputs.at(0))) {
+  for (const std::string& output : options_.outputs) require_target(output, options_.outputs[0]);
+  for (const std::string& input : options_.inputs) inputs_.push_back(stamp_of(input));
   const bool is_new = mkdir(directory_.c_str(), 0777) == 0;
   if (!is_new && errno != EEXIST) throw_errno("make the directory", directory_, errno);
   lock_ = std::make_unique<Descriptor>(path_of("lock"));
   if (!lock_->lock()) throw InvalidProblem(fmt::format("another process is at work in '{}': wait for it", directory_));
-  for (const std::string& output : options_.outputs) require_target(output, directory_);
-  for (const std::string& input : options_.inputs) inputs_.push_back(stamp_of(input));
   std::vector<Fact> facts = options_.facts;
   for (std::size_t i = 0; i < options_.outputs.size(); ++i)
     facts.emplace_back(name_of_output(i), fs::absolute(options_.outputs[i]).string());
@@ -83,23 +90,31 @@ PartialRun::PartialRun(Options options)
   if (!resumed_) log_->clear();
 }
 
+PartialRun::~PartialRun() {
+  std::error_code ignored;
+  if (!begun_ && !resumed_) fs::remove_all(directory_, ignored);
+}
+
 void PartialRun::require_facts(const std::vector<Fact>& facts) const {
   std::vector<std::string> others;
-  const auto value_in = [](const std::vector<Fact>& list, const std::string& name) {
-    const auto found = std::ranges::find(list, name, &Fact::first);
-    return found == list.end() ? std::string("nothing") : found->second;
-  };
-  for (const auto& [name, value] : facts)
-    if (const std::string was = value_in(state_.facts, name); was != value)
-      others.push_back(fmt::format("{} was {} and is {} now", name, was, value));
-  for (const auto& [name, value] : state_.facts)
-    if (value_in(facts, name) == "nothing")
-      others.push_back(fmt::format("{} was {} and is not there now", name, value));
-  if (!others.empty())
-    throw InvalidProblem(
-        fmt::format("the run in '{}' cannot be resumed, it is another one: {}. Ask for the same run, "
-                    "or remove the directory",
-                    directory_, fmt::join(others, "; ")));
+  for (const Fact& fact : facts)
+    if (const std::string difference = difference_of(fact, state_.facts); !difference.empty())
+      others.push_back(difference);
+  if (!others.empty()) refuse(others);
+}
+
+void PartialRun::require(const Fact& fact) {
+  if (!resumed_)
+    state_.facts.push_back(fact);
+  else if (const std::string difference = difference_of(fact, state_.facts); !difference.empty())
+    refuse({difference});
+}
+
+void PartialRun::refuse(const std::vector<std::string>& differences) const {
+  throw InvalidProblem(
+      fmt::format("the run in '{}' cannot be resumed, for this is another one: {}. Ask for the same "
+                  "run, or remove the directory",
+                  directory_, fmt::join(differences, "; ")));
 }
 
 void PartialRun::require_same_inputs() const {
@@ -114,8 +129,11 @@ void PartialRun::require_same_inputs() const {
   }
 }
 
-std::shared_ptr<const io::OpenFile> PartialRun::output(std::size_t i, index_t bytes) {
-  return named(name_of_output(i), bytes);
+std::shared_ptr<const io::OpenFile> PartialRun::output(std::size_t i, index_t bytes, std::string_view header) {
+  auto file = named(name_of_output(i), bytes);
+  if (!resumed_) write_at(file->cached_descriptor(), file->path(), 0, std::as_bytes(std::span(header)));
+  given(*file, 0, std::ssize(header));
+  return file;
 }
 std::shared_ptr<const io::OpenFile> PartialRun::workspace(index_t bytes) { return named(kWorkspace, bytes); }
 
@@ -146,6 +164,7 @@ void PartialRun::given(const io::OpenFile& file, index_t offset, index_t bytes) 
 }
 
 void PartialRun::begin() {
+  begun_ = true;
   if (resumed_) return restore();
   make_names_durable(parent_of(directory_));
   checkpoint({});
@@ -201,6 +220,7 @@ void PartialRun::before_write(const io::OpenFile& file, index_t offset, index_t 
     }
     ++number;
   }
+  throw std::logic_error("a run that can be resumed writes to a file that is not of its directory");
 }
 
 void PartialRun::checkpoint(Position position) {

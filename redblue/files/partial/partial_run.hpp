@@ -2,6 +2,7 @@
 #include <list>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "redblue/files/io/open_file.hpp"
@@ -35,8 +36,8 @@ class PartialRun {
   explicit PartialRun(Options options);
   PartialRun(const PartialRun&) = delete;
   PartialRun& operator=(const PartialRun&) = delete;
-  /// Without finish() the directory stays, so that the run can be resumed.
-  ~PartialRun() = default;
+  /// Without finish() the directory stays, so that the run can be resumed; without begin() there is nothing to resume.
+  ~PartialRun();
 
   const std::string& directory() const { return directory_; }
   bool resumed() const { return resumed_; }
@@ -45,12 +46,16 @@ class PartialRun {
   /// Where a resumed run goes on.
   Position position() const { return state_.position; }
 
-  /// A file of the directory, of this size, by its place among the outputs. A new run finds it full of zeros.
-  std::shared_ptr<const io::OpenFile> output(std::size_t i, index_t bytes);
+  /// One more fact, before begin(). Throws InvalidProblem where the resumed run had another value.
+  void require(const Fact& fact);
+
+  /// A file of the directory, of this size, by its place among the outputs. In a new run it begins with this header,
+  /// and all else is zero.
+  std::shared_ptr<const io::OpenFile> output(std::size_t i, index_t bytes, std::string_view header = {});
   /// The same for what the run needs beside.
   std::shared_ptr<const io::OpenFile> workspace(index_t bytes);
-  /// These bytes of an output hold something at the start (a header, a sum to be added to): a new run has just written
-  /// them, a resumed one finds them there.
+  /// These bytes of an output hold something at the start, as a sum that is added to: a new run has just written them,
+  /// a resumed one finds them there.
   void given(const io::OpenFile& file, index_t offset, index_t bytes);
   /// All files are named. A new run is at its first checkpoint; of a resumed one, the files are as they were at its
   /// last. Throws IoError where they are not.
@@ -77,6 +82,7 @@ class PartialRun {
   std::shared_ptr<const io::OpenFile> named(const std::string& name, index_t bytes);
   std::string path_of(const std::string& name) const { return directory_ + "/" + name; }
   void require_facts(const std::vector<Fact>& facts) const;
+  [[noreturn]] void refuse(const std::vector<std::string>& differences) const;
   void require_same_inputs() const;
   void restore();
   void save(Position position, bool complete);
@@ -87,7 +93,7 @@ class PartialRun {
   std::vector<Fact> inputs_;
   std::unique_ptr<Descriptor> lock_;
   std::unique_ptr<UndoLog> log_;
-  bool resumed_ = false;
+  bool resumed_ = false, begun_ = false;
   State state_;
   std::list<File> files_;
   std::vector<std::byte> buffer_;  ///< of a block

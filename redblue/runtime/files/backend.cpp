@@ -162,6 +162,20 @@ bool FilesBackend::all_direct(const Tensors& tensors, const FileMap& map) const 
   return true;
 }
 
+/// Throws Unsupported where a run that can be resumed has an output in memory.
+void require_in_files(const plan::Plan& plan, const Tensors& tensors, const RunOptions& options, const FileMap& map) {
+  const auto require = [&](SlowArray a, const Tensor& t) {
+    if (t.data != nullptr && !map.find(t.data))
+      throw Unsupported(
+          fmt::format("{} of a run that can be resumed is in memory, which ends with the process: place "
+                      "it in a file of the partial run",
+                      name_of(a)));
+  };
+  for (const SlowArray a : outputs_of(plan.problem)) require(a, tensors[a]);
+  require(SlowArray::O, options.forward.o);
+  require(SlowArray::lse, options.forward.lse);
+}
+
 template <class T>
 Measured FilesBackend::run_in(const plan::Plan& plan, const Tensors& tensors, const RunOptions& options,
                               Memo& memo) const {
@@ -189,7 +203,11 @@ Measured FilesBackend::run_in(const plan::Plan& plan, const Tensors& tensors, co
   }
   report.direct = (!has_workspace || report.direct) && all_direct(tensors, map);
 
-  if (options_.partial != nullptr) options_.partial->begin();
+  if (options_.partial != nullptr) {
+    require_in_files(plan, tensors, options, map);
+    for (const file::partial::Fact& fact : facts_of(plan, options.compute)) options_.partial->require(fact);
+    options_.partial->begin();
+  }
 
   const std::unique_ptr<file::io::Engine> engine = make_engine(options_.engine);
   report.engine = engine->name();
@@ -207,12 +225,14 @@ Measured FilesBackend::run_in(const plan::Plan& plan, const Tensors& tensors, co
   Checkpoints checkpoints(options_.partial, options_.checkpoint_s);
   const auto execute = [&](const plan::Plan& part, const RowFacts& facts, Resources<T, FileMemory<T>>& with,
                            const Converted& converted, const Reordered&) {
+    machine::Resumption resumption = checkpoints.begin_part();
     std::optional<ProgressReport> progress;
     if (options.progress) {
       progress.emplace(options.progress, 1, all.io.total(), plan.io().total());
-      with.report = std::ref(*progress);
+      with.report = [&](int worker, index_t words) {
+        if (resumption.operations > resumption.done) (*progress)(worker, words);  // what was done before goes by
+      };
     }
-    machine::Resumption resumption = checkpoints.begin_part();
     {
       FileQueue queue(map, *engine, options_.buffers);
       checkpoints.watch(queue, resumption);

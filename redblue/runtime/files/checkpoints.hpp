@@ -1,12 +1,27 @@
 #pragma once
 #include <chrono>
 #include <stdexcept>
+#include <string>
+#include <vector>
 
 #include "redblue/files/partial/partial_run.hpp"
+#include "redblue/hardware/isa.hpp"
 #include "redblue/machines/files/file_queue.hpp"
 #include "redblue/machines/resumable.hpp"
+#include "redblue/planner/planner.hpp"
+#include "redblue/version.hpp"
 
 namespace redblue {
+
+/// What must be the same for a run of this plan to be resumed to the same bits.
+inline std::vector<file::partial::Fact> facts_of(const plan::Plan& plan, DType compute) {
+  std::vector<file::partial::Fact> facts{{"redblue", std::string(kVersion)},
+                                         {"compute type", std::string(redblue::name_of(compute))},
+                                         {"instruction set", std::string(redblue::name_of(best_isa()))}};
+  if (plan.forward) facts.emplace_back("schedule of the forward pass", plan::text_of(plan.forward->row()));
+  if (!plan.rows.empty()) facts.emplace_back("schedule", plan::text_of(plan.row()));
+  return facts;
+}
 
 /// The checkpoints of one run over files, where it has any (`partial` is not null): a run of one part after another.
 class Checkpoints {
