@@ -14,17 +14,20 @@ inline constexpr index_t kAllOperations = std::numeric_limits<index_t>::max();
 /// no number, so the list of these is the same every time.
 struct Resumption {
   index_t done = 0;  ///< operations that an earlier run has done, or kAllOperations
-  /// Called before an operation that finds fast memory empty, with the number of operations before it.
-  std::function<void(index_t)> at_rest{};
+  /// Called before the first operation that is not left out, if some were: fast memory has the tiles that are open
+  /// there, and shall now get their words.
+  std::function<void()> reached{};
+  /// Called before each operation after that one, with the number of operations before it. What slow and fast memory
+  /// hold then is all that a run has.
+  std::function<void(index_t)> between{};
   index_t operations = 0;  ///< so far, with those that were left out
 };
 
-/// Lets a run of a schedule begin where an earlier one was stopped. Where fast memory is empty, slow memory is all that
-/// a run has, and another run may go on from there: this machine leaves out the operations before such a place, and
-/// calls back at those that follow.
+/// Lets a run of a schedule begin where an earlier one was stopped: of the operations that were done, it leaves out all
+/// but the opening and closing of tiles.
 ///
-/// A schedule that asks for data (language/data_machine.hpp) has no such places from its first question on. Questions
-/// that are left out with all else get the worst answer.
+/// A schedule that asks for data (language/data_machine.hpp) cannot be stopped from its first question on: `between` is
+/// called no more. Questions that are left out with all else get the worst answer.
 ///
 /// The machine below has one worker.
 template <class Base>
@@ -36,19 +39,8 @@ class Resumable : public Passing<Resumable<Base>, Base> {
   Resumable(Base& base, Resumption& resumption) : Passes(base), at_(resumption) {}
 
   index_t open(SlowArray array, Shape s, Layout layout) {
-    if (is_next_done()) return depth_++;
-    ++depth_;
+    is_next_done();
     return Passes::open(array, s, layout);
-  }
-  void close(index_t depth, SlowArray array, Shape s) {
-    --depth_;
-    if (!is_behind()) Passes::close(depth, array, s);
-  }
-  void store_hint(index_t depth, const Block& b) {
-    if (!is_behind()) Passes::store_hint(depth, b);
-  }
-  void read_hint(const Block& b) {
-    if (at_.operations >= at_.done) Passes::read_hint(b);
   }
   void read(const Arg& tile, const Block& b) {
     if (!is_next_done()) Passes::read(tile, b);
@@ -68,23 +60,22 @@ class Resumable : public Passing<Resumable<Base>, Base> {
     requires DataMachine<Base>
   {
     asked_ = true;
-    if (is_behind()) return worst;  // the earlier run had the data; this one only walks past it
+    if (at_.operations <= at_.done) return worst;
     return Passes::read_index(question, word, worst);
   }
 
  private:
-  /// Of operations that belong to a tile: it was opened by one that was left out.
-  bool is_behind() const { return at_.operations <= at_.done; }
   /// Counts the next operation. Was it done before?
   bool is_next_done() {
-    if (depth_ == 0 && at_.operations > at_.done && at_.at_rest && !asked_) at_.at_rest(at_.operations);
-    if (depth_ != 0 && at_.operations == at_.done && at_.done > 0)
-      throw std::logic_error("a run is resumed where fast memory holds tiles");
+    if (at_.operations > at_.done) {
+      if (at_.between && !asked_) at_.between(at_.operations);
+    } else if (at_.operations == at_.done && at_.done > 0 && at_.reached) {
+      at_.reached();
+    }
     return at_.operations++ < at_.done;
   }
 
   Resumption& at_;
-  index_t depth_ = 0;  ///< tiles that are open
   bool asked_ = false;
 };
 

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <utility>
 
@@ -59,6 +60,16 @@ void write_at(int fd, const std::string& path, index_t offset, std::span<const s
 
 void make_durable(int fd, const std::string& path) {
   if (fdatasync(fd) != 0) throw_errno("write to disk", path, errno);
+}
+
+void write_durably(int fd, const std::string& path, std::span<const std::byte> bytes) {
+  constexpr std::size_t kAtOnce = 4 << 20;
+  for (std::size_t at = 0; at < bytes.size(); at += kAtOnce) {
+    const std::span<const std::byte> piece = bytes.subspan(at, std::min(kAtOnce, bytes.size() - at));
+    write_at(fd, path, static_cast<index_t>(at), piece);
+    make_durable(fd, path);
+    give_back_pages(fd, static_cast<index_t>(at), std::ssize(piece));
+  }
 }
 
 void give_back_pages(int fd, index_t offset, index_t bytes) { posix_fadvise(fd, offset, bytes, POSIX_FADV_DONTNEED); }

@@ -33,6 +33,8 @@ class Descriptor {
 index_t read_at(int fd, const std::string& path, index_t offset, std::span<std::byte> to);
 void write_at(int fd, const std::string& path, index_t offset, std::span<const std::byte> bytes);
 void make_durable(int fd, const std::string& path);
+/// Writes from the begin of the file on, and leaves few of the bytes in the page cache.
+void write_durably(int fd, const std::string& path, std::span<const std::byte> bytes);
 /// Gives the pages of the page cache back, which are on the disk.
 void give_back_pages(int fd, index_t offset, index_t bytes);
 /// Makes the names in a directory durable.

@@ -223,13 +223,26 @@ void PartialRun::before_write(const io::OpenFile& file, index_t offset, index_t 
   throw std::logic_error("a run that can be resumed writes to a file that is not of its directory");
 }
 
-void PartialRun::checkpoint(Position position) {
+void PartialRun::checkpoint(Position position, std::span<const std::byte> fast) {
   require_same_inputs();
-  save(position, false);
+  save(position, fast, false);
   log_->clear();
 }
 
-void PartialRun::save(Position position, bool complete) {
+void PartialRun::restore_fast(std::span<std::byte> fast) const {
+  const std::string path = path_of(State::fast_name(state_.checkpoint));
+  if (std::ssize(fast) != state_.fast_bytes) throw std::logic_error("a run is resumed with another fast memory");
+  if (fast.empty()) return;
+  const Descriptor file(path);
+  if (read_at(file.number(), path, 0, fast) != state_.fast_bytes || checksum(fast) != state_.fast_checksum)
+    throw IoError(fmt::format("'{}' does not hold what fast memory was: something has changed it; remove '{}' and run "
+                              "again",
+                              path, directory_),
+                  path);
+  give_back_pages(file.number(), 0, state_.fast_bytes);
+}
+
+void PartialRun::save(Position position, std::span<const std::byte> fast, bool complete) {
   state_.files.clear();
   for (File& f : files_) {
     f.blocks.checkpoint([&](index_t block) { return checksum(read(f, block)); });
@@ -241,6 +254,13 @@ void PartialRun::save(Position position, bool complete) {
   state_.position = position;
   state_.complete = complete;
   ++state_.checkpoint;
+  state_.fast_bytes = std::ssize(fast);
+  state_.fast_checksum = checksum(fast);
+  if (!fast.empty()) {
+    const Descriptor file(path_of(State::fast_name(state_.checkpoint)));
+    write_durably(file.number(), file.path(), fast);
+    fast_bytes_ += std::ssize(fast);
+  }
   ++checkpoints_;
   write_state(state_, directory_);
 }
@@ -248,7 +268,7 @@ void PartialRun::save(Position position, bool complete) {
 void PartialRun::finish() {
   if (!state_.complete) {
     require_same_inputs();
-    save(state_.position, true);
+    save(state_.position, {}, true);
   }
   // As AtomicFile::commit_together does it: no new file stands beside an old one. Outputs that are not there any more
   // got their names before the process was killed.

@@ -1,6 +1,7 @@
 #pragma once
 #include <list>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -63,14 +64,17 @@ class PartialRun {
 
   /// These bytes will be written over.
   void before_write(const io::OpenFile& file, index_t offset, index_t bytes);
-  /// A resumed run may go on from here: all that was written before is in the files. Throws IoError where an input has
-  /// changed.
-  void checkpoint(Position position);
+  /// A resumed run may go on from here: all that was written before is in the files, and fast memory holds these bytes.
+  /// Throws IoError where an input has changed.
+  void checkpoint(Position position, std::span<const std::byte> fast = {});
+  /// Puts into fast memory what it held at the last checkpoint. Throws IoError where that is not in its file any more.
+  void restore_fast(std::span<std::byte> fast) const;
   /// All is written: the outputs get their names, and the directory goes. Throws IoError.
   void finish();
 
   index_t checkpoints() const { return checkpoints_; }  ///< so far, of this process
   index_t kept_bytes() const { return kept_bytes_; }    ///< in the undo log, so far, of this process
+  index_t fast_bytes() const { return fast_bytes_; }    ///< of fast memory, written at checkpoints of this process
 
  private:
   struct File {
@@ -85,7 +89,7 @@ class PartialRun {
   [[noreturn]] void refuse(const std::vector<std::string>& differences) const;
   void require_same_inputs() const;
   void restore();
-  void save(Position position, bool complete);
+  void save(Position position, std::span<const std::byte> fast, bool complete);
   std::span<const std::byte> read(const File& file, index_t block);
 
   const Options options_;
@@ -97,7 +101,7 @@ class PartialRun {
   State state_;
   std::list<File> files_;
   std::vector<std::byte> buffer_;  ///< of a block
-  index_t checkpoints_ = 0, kept_bytes_ = 0;
+  index_t checkpoints_ = 0, kept_bytes_ = 0, fast_bytes_ = 0;
 };
 
 /// OUT.redblue-partial, without a directory that is not there.

@@ -64,6 +64,7 @@ void write_state(const State& s, const std::string& directory) {
          {"checkpoint", s.checkpoint},
          {"part", s.position.part},
          {"operations", s.position.operations},
+         {"fast_memory", {{"bytes", s.fast_bytes}, {"checksum", hex(s.fast_checksum)}}},
          {"complete", s.complete},
          {"files", Json::array()}};
   for (const auto& [name, value] : s.facts) j["facts"][name] = value;
@@ -99,6 +100,8 @@ std::optional<State> read_state(const std::string& directory) {
     s.block_bytes = j.at("block_bytes");
     s.checkpoint = j.at("checkpoint");
     s.position = {j.at("part"), j.at("operations")};
+    s.fast_bytes = j.at("fast_memory").at("bytes");
+    s.fast_checksum = std::stoull(j.at("fast_memory").at("checksum").get<std::string>(), nullptr, 16);
     s.complete = j.at("complete");
     for (const Json& f : j.at("files")) s.files.push_back(file_of(f));
     return s;

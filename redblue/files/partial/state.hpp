@@ -31,10 +31,14 @@ struct State {
   index_t block_bytes = 0;
   index_t checkpoint = 0;  ///< its number: each is one more than that before it
   Position position{};
+  index_t fast_bytes = 0;  ///< of fast memory, in the file fast_name(checkpoint)
+  std::uint64_t fast_checksum = 0;
   bool complete = false;  ///< the files are finished, and only have to get their names
   std::vector<File> files{};
 
   const File* file(const std::string& name) const;
+  /// The file that holds fast memory at a checkpoint: never that of the one before.
+  static std::string fast_name(index_t checkpoint) { return checkpoint % 2 == 0 ? "fast-memory-0" : "fast-memory-1"; }
 };
 
 /// Makes the state durable: all of it, or what was there before. Throws IoError.

@@ -111,6 +111,9 @@ class alignas(64) Arena {
     return v;
   }
 
+  /// The words of all open tiles, and those between them.
+  std::span<T> open_words() const { return memory_.tiles.first(static_cast<std::size_t>(tiles_.top())); }
+
   /// A row-major buffer for argument i of a kernel; what was in it is gone.
   View<T> stage(std::size_t i, Shape s) {
     std::span<T>& buffer = memory_.staging[i];

@@ -130,6 +130,9 @@ class Ram : public MachineFace<Ram<T, Slow>> {
     });
   }
 
+  /// All that this worker's fast memory holds between two operations, where no tile is a view of slow memory.
+  std::span<T> fast_memory() const { return arena_.open_words(); }
+
   /// Words of staging buffers that the workers hold beside their arenas.
   index_t staging_words() const { return states_->sum(&Arena<T>::staging_words); }
   /// The most words that tiles take in the arenas beside their own: layouts, and a cache line to begin on.

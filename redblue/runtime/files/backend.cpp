@@ -235,10 +235,10 @@ Measured FilesBackend::run_in(const plan::Plan& plan, const Tensors& tensors, co
     }
     {
       FileQueue queue(map, *engine, options_.buffers);
-      checkpoints.watch(queue, resumption);
       with.slow().front().queue = &queue;
       const Lister lister(queue, with.slow().front(), facts.prepared(), resumption.done);
       const Measured m = run_row_on(part, facts.prepared(), with, [&](machine::Ram<T, FileMemory<T>>& ram) {
+        checkpoints.watch(queue, resumption, [&ram] { return ram.fast_memory(); });
         return machine::Resumable(ram, resumption);
       });
       queue.finish();
@@ -268,6 +268,7 @@ Measured FilesBackend::run_in(const plan::Plan& plan, const Tensors& tensors, co
     report.resumed_operations = checkpoints.left_out();
     report.checkpoints = options_.partial->checkpoints();
     report.kept_bytes = options_.partial->kept_bytes();
+    report.fast_bytes = options_.partial->fast_bytes();
   }
   report.reads = engine->reads();
   report.writes = engine->writes();

@@ -27,6 +27,7 @@ struct FilesReport {
   index_t resumed_operations = 0;  ///< that an earlier process did, and this one left out
   index_t checkpoints = 0;
   index_t kept_bytes = 0;  ///< that were kept before they were written over
+  index_t fast_bytes = 0;  ///< of fast memory, written at checkpoints
 };
 
 struct FilesOptions {
@@ -41,7 +42,8 @@ struct FilesOptions {
   /// The run can be resumed from its last checkpoint. All outputs must lie in files of this directory, and workspace
   /// will; begin() and checkpoint() are called here, finish() by whoever made it. One run uses it.
   file::partial::PartialRun* partial = nullptr;
-  double checkpoint_s = 30;  ///< seconds between checkpoints, at least: they are where fast memory is empty
+  /// Seconds between checkpoints, at least; more where they would take more than a twentieth of the time.
+  double checkpoint_s = 30;
   /// Called at the end of a run.
   std::function<void(const FilesReport&)> report{};
 };

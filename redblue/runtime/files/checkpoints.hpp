@@ -1,5 +1,7 @@
 #pragma once
+#include <algorithm>
 #include <chrono>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -26,8 +28,10 @@ inline std::vector<file::partial::Fact> facts_of(const plan::Plan& plan, DType c
 /// The checkpoints of one run over files, where it has any (`partial` is not null): a run of one part after another.
 class Checkpoints {
  public:
-  /// At least `every_s` seconds lie between two of them.
-  Checkpoints(file::partial::PartialRun* partial, double every_s) : partial_(partial), every_(every_s) {}
+  /// At least `every_s` seconds lie between two of them, and as many as it takes for them to be a twentieth of the time
+  /// at most; with 0 there is one before every operation.
+  Checkpoints(file::partial::PartialRun* partial, double every_s)
+      : partial_(partial), every_(every_s), next_(Clock::now() + std::chrono::duration_cast<Clock::duration>(every_)) {}
 
   /// A part of the run begins, where an earlier process had come to.
   machine::Resumption begin_part() const {
@@ -42,16 +46,19 @@ class Checkpoints {
       partial_->before_write(file, offset, bytes);
     });
   }
-  /// The same, and there are checkpoints where the part is at rest.
-  void watch(machine::FileQueue& queue, machine::Resumption& part) {
+  /// The same; there are checkpoints of this part of the run, and it begins at the last one. `fast` is all that the
+  /// machine holds between two operations.
+  template <class Fast>
+  void watch(machine::FileQueue& queue, machine::Resumption& part, const Fast& fast) {
     watch(queue);
     if (partial_ == nullptr) return;
-    part.at_rest = [this, &queue](index_t operations) {
-      if (const auto now = Clock::now(); now - last_ >= every_) {
-        queue.finish_writes();
-        partial_->checkpoint({part_, operations});
-        last_ = now;
-      }
+    part.reached = [this, fast] { partial_->restore_fast(std::as_writable_bytes(fast())); };
+    part.between = [this, &queue, fast](index_t operations) {
+      const auto start = Clock::now();
+      if (start < next_) return;
+      queue.finish_writes();
+      partial_->checkpoint({part_, operations}, std::as_bytes(fast()));
+      plan_next(start);
     };
   }
   /// All of the part is in the files.
@@ -67,10 +74,18 @@ class Checkpoints {
 
  private:
   using Clock = std::chrono::steady_clock;
+  static constexpr int kShare = 20;
+
+  /// After a checkpoint that began then.
+  void plan_next(Clock::time_point start) {
+    const auto now = Clock::now();
+    const auto every = std::chrono::duration_cast<Clock::duration>(every_);
+    next_ = every.count() == 0 ? now : now + std::max(every, (kShare - 1) * (now - start));
+  }
 
   file::partial::PartialRun* partial_;
   std::chrono::duration<double> every_;
-  Clock::time_point last_ = Clock::now();
+  Clock::time_point next_;
   index_t part_ = 0, left_out_ = 0;
 };
 
