@@ -10,6 +10,7 @@
 
 #include "files/open_archive.hpp"
 #include "redblue/hardware/hardware.hpp"
+#include "redblue/kernels/implementations.hpp"
 #include "redblue/levels/nest.hpp"
 
 namespace redblue::cli {
@@ -60,27 +61,32 @@ std::string mib(index_t bytes) { return mib(static_cast<double>(bytes)); }
 /// Tiles of many rows keep kernels busy; smaller ones are for where memory is short.
 const std::vector<index_t> kMultiples{128, 32, 8, 1};
 
-/// The bandwidth of files that `redblue doctor --disk` has not measured: that of a plain solid-state disk.
-constexpr double kSomeDisk = 1e9;
+// What is taken for the speed of a machine that `redblue doctor` has not measured: a plain solid-state disk, memory and
+// core. The plan of a run that is resumed must be the same, so nothing is measured now.
+constexpr double kSomeDisk = 1e9, kSomeMemory = 1e10, kSomeCore = 5e10;
 /// The share of a core's cache that a level takes: keys and values pass beside it.
 constexpr int kShareOfCache = 2;
 /// Rows that pass at a time in the cache.
 constexpr index_t kPassing = 128;
 
 /// What is known of this machine for a nest of fast memory and the caches of `threads` cores.
-levels::NestOptions nest_on(const Hardware& hardware, DType compute, int threads) {
-  const model::Rates rates = model::rates_of(hardware, best_isa(), compute);
+levels::NestOptions nest_here(DType compute, int threads) {
+  const bool measured = has_hardware_file();
+  const Hardware hardware = measured ? this_machine() : describe_hardware();
   const MemoryLevel& cache = hardware.private_cache();
-  const double dram = hardware.levels.back().read_bandwidth;
+  const double one = measured ? hardware.levels.back().read_bandwidth : kSomeMemory;
+  const double all = measured ? std::max(one, hardware.all_cores_bandwidth) : 2 * kSomeMemory;
   levels::NestOptions o{
       .levels = {{.name = "files"},
                  {.name = "memory", .bytes = 0, .bandwidth = hardware.disk ? hardware.disk->read_bandwidth : kSomeDisk},
                  {.name = cache.name,
                   .bytes = Words(cache.bytes / kShareOfCache),
-                  .bandwidth = std::max(dram, std::min(hardware.all_cores_bandwidth, dram * threads))}},
+                  .bandwidth = std::min(all, one * threads)}},
       .word = compute};
-  o.macs_per_second = threads * rates.macs;
-  o.grain = {index_t{model::kRegisterVectors} * rates.lanes, kPassing, threads};
+  o.macs_per_second = threads * (measured ? model::rates_of(hardware, best_isa(), compute).macs : kSomeCore);
+  const index_t lanes = compute == DType::f64 ? kernel::implementations<double>(best_isa()).lanes
+                                              : kernel::implementations<float>(best_isa()).lanes;
+  o.grain = {index_t{model::kRegisterVectors} * lanes, kPassing, threads};
   o.by_time = true;
   return o;
 }
@@ -204,7 +210,7 @@ plan::Plan OverFiles::plan(const Problem& p, const plan::Options& planner, const
 std::optional<plan::Plan> OverFiles::nested(const Problem& p, const plan::Options& planner, const Tensors& tensors,
                                             RunOptions& options, DType compute, index_t room) {
   const int threads = options.threads == 0 ? default_pool().size() : options.threads;
-  levels::NestOptions o = nest_on(this_machine(), compute, threads);
+  levels::NestOptions o = nest_here(compute, threads);
   files_.inner = {{o.levels.back().bytes / Words(size_of(compute)), o.grain}};
   backend_ = files_backend(map_, files_);
   options.backend = backend_.get();

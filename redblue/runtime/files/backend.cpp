@@ -205,7 +205,8 @@ Measured FilesBackend::run_in(const plan::Plan& plan, const Tensors& tensors, co
 
   if (options_.partial != nullptr) {
     require_in_files(plan, tensors, options, map);
-    for (const file::partial::Fact& fact : facts_of(plan, options.compute)) options_.partial->require(fact);
+    for (const file::partial::Fact& fact : facts_of(plan, options.compute, options_.inner))
+      options_.partial->require(fact);
     options_.partial->begin();
   }
 

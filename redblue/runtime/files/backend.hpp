@@ -5,8 +5,8 @@
 
 #include "redblue/files/io/engine.hpp"
 #include "redblue/files/io/file_map.hpp"
-#include "redblue/levels/inner_ram.hpp"
 #include "redblue/files/partial/partial_run.hpp"
+#include "redblue/levels/inner_ram.hpp"
 #include "redblue/machines/files/buffers.hpp"
 #include "redblue/runtime/backend.hpp"
 

@@ -1,4 +1,6 @@
 #pragma once
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <chrono>
 #include <span>
@@ -8,6 +10,7 @@
 
 #include "redblue/files/partial/partial_run.hpp"
 #include "redblue/hardware/isa.hpp"
+#include "redblue/levels/sizes.hpp"
 #include "redblue/machines/files/file_queue.hpp"
 #include "redblue/machines/resumable.hpp"
 #include "redblue/planner/planner.hpp"
@@ -16,12 +19,18 @@
 namespace redblue {
 
 /// What must be the same for a run of this plan to be resumed to the same bits.
-inline std::vector<file::partial::Fact> facts_of(const plan::Plan& plan, DType compute) {
+inline std::vector<file::partial::Fact> facts_of(const plan::Plan& plan, DType compute,
+                                                 const std::vector<levels::Inner>& inner) {
   std::vector<file::partial::Fact> facts{{"redblue", std::string(kVersion)},
                                          {"compute type", std::string(redblue::name_of(compute))},
                                          {"instruction set", std::string(redblue::name_of(best_isa()))}};
   if (plan.forward) facts.emplace_back("schedule of the forward pass", plan::text_of(plan.forward->row()));
   if (!plan.rows.empty()) facts.emplace_back("schedule", plan::text_of(plan.row()));
+  std::string text;
+  for (const levels::Inner& level : inner)
+    text += fmt::format("{} words, {} by {} in {} parts; ", level.M.str(), level.grain.kept, level.grain.passing,
+                        level.grain.parts);
+  facts.emplace_back("levels inside fast memory (parts: --threads)", text);
   return facts;
 }
 
