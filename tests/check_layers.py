@@ -66,6 +66,7 @@ SHELVES = {
         "projected",
         "scores",
         "merge",
+        "second",  # tangents and gradients of gradients
         "",       # a schedule as a value
         "lists",  # all of them
     ],

@@ -76,7 +76,7 @@ class Bench {
  private:
   static bool comes_from_forward(SlowArray a) { return a == SlowArray::O || a == SlowArray::lse; }
   Tensor output(const Problem& p, SlowArray a) {
-    return arrays_.zeros(shape_of(p, a), a == SlowArray::lse ? word_of(cell_.dtype) : cell_.dtype);
+    return arrays_.zeros(shape_of(p, a), is_statistic(a) ? word_of(cell_.dtype) : cell_.dtype);
   }
   void run_forward() {
     const Problem forward = cell_.plan.problem.forward();
@@ -126,7 +126,7 @@ void require_memory(const Problem& p, DType dtype) {
   for (const auto& list : {inputs_of(p), outputs_of(p)})
     for (const SlowArray a : list) {
       const auto [batch, heads, rows, cols] = shape_of(p, a);
-      bytes += Words(batch) * heads * rows * cols * size_of(a == SlowArray::lse ? word_of(dtype) : dtype);
+      bytes += Words(batch) * heads * rows * cols * size_of(is_statistic(a) ? word_of(dtype) : dtype);
     }
   if (const Words have = describe_hardware().levels.back().bytes; bytes > have)
     throw MemoryError(
@@ -165,8 +165,9 @@ int bench(const BenchFlags& flags) {
             problem.d = d;
             problem.d_v = d_v;
             const Problem p = problem.problem();
-            if (p.op != Operation::forward && p.op != Operation::backward)
-              throw Unsupported(fmt::format("bench --op {}: choose from forward, backward", redblue::name_of(p.op)));
+            if (p.op != Operation::forward && p.op != Operation::backward && !has_directions(p.op))
+              throw Unsupported(
+                  fmt::format("bench --op {}: choose from forward, backward, tangent, second", redblue::name_of(p.op)));
             require_memory(p, dtype);
             plans.push_back(problem.plan(options, options.threads > 0 ? options.threads : default_pool().size()));
           }

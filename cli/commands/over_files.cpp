@@ -111,7 +111,10 @@ void ResumeOptions::require_none() const {
 }
 
 OverFiles::OverFiles(const MemoryOptions& memory, const ResumeOptions& resume) : resume_(resume), M_(memory.M) {
-  if (!memory.memory) return resume.require_none();
+  if (!memory.memory) {
+    resume.require_none();
+    return;
+  }
   files_.checkpoint_s = resume.checkpoint_s.value_or(files_.checkpoint_s);
   if (!(files_.checkpoint_s >= 0))
     throw InvalidProblem(fmt::format("--checkpoint-seconds {}: give 0 or more", files_.checkpoint_s));

@@ -54,7 +54,7 @@ FileLayout FileLayout::of_rank(std::size_t rank, const std::string& tensor) {
 
 std::string FileLayout::letters_of(SlowArray array) const {
   std::string letters = name();
-  if (array == SlowArray::lse || array == SlowArray::lse_g) std::erase(letters, 'd');
+  if (is_statistic(array) || array == SlowArray::lse_g) std::erase(letters, 'd');
   return letters;
 }
 

@@ -138,7 +138,7 @@ LoadedInputs::LoadedInputs(const FileOptions& files, const Problem& kind, const 
     if (!layout_)
       layout_ =
           FileLayout::of_rank(first.shape().size(), fmt::format("{} [{}]", tensor_name(a), fmt::join(t.shape(), ", ")));
-    const bool has_no_columns = a == SlowArray::lse || a == SlowArray::lse_g;
+    const bool has_no_columns = is_statistic(a) || a == SlowArray::lse_g;
     if (!files.layout && t.rank() + (has_no_columns ? 1 : 0) != first.rank())
       throw InvalidProblem(fmt::format(
           "{} [{}] and {} [{}] have numbers of dimensions that do not go together: give all the same, lse one "
@@ -256,7 +256,7 @@ OutputFiles::OutputFiles(const FileOptions& files, const Problem& p, DType dtype
     Files::Output& out = files_->outputs.emplace_back();
     out.array = a;
     out.name = name;
-    const DType type = a == SlowArray::lse || adds_to(p, a) ? lse_dtype : dtype;
+    const DType type = is_statistic(a) || adds_to(p, a) ? lse_dtype : dtype;
     const auto shape = shape_of(p, a);
     const Words words = Words(shape[0]) * shape[1] * shape[2] * shape[3];
     if (in_memory) out.data.resize(static_cast<std::size_t>((words * size_of(type)).to_index()));

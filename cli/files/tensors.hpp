@@ -44,7 +44,8 @@ struct FileOptions {
   /// `input`, open; null without one, or where it cannot be read: `validate` and LoadedInputs say what is wrong with
   /// it.
   std::unique_ptr<Archive> opened() const;
-  /// Sets which of bias, slopes and sinks a problem has: those that the files hold. `archive` is `input`, or null.
+  /// Sets which of bias, slopes, sinks and dlse a problem has: those that the files hold. `archive` is `input`, or
+  /// null.
   void add_modifiers_to(Problem& kind, const Archive* archive) const;
   /// The tensors that a problem of this kind cannot do without.
   std::vector<std::string> needed(const Problem& kind) const;

@@ -9,6 +9,7 @@
 #include "redblue/bounds/forward.hpp"
 #include "redblue/bounds/projected.hpp"
 #include "redblue/bounds/scores.hpp"
+#include "redblue/bounds/second.hpp"
 #include "redblue/problem/problem.hpp"
 #include "redblue/problem/sequences.hpp"
 
@@ -62,6 +63,10 @@ std::vector<Bound> without_dropout(Operation op, const AttentionProblem& x) {
       return scores_bounds(op, x);
     case Operation::merge:
       return {merge(x)};
+    case Operation::tangent:
+      return tangent_bounds(x);
+    case Operation::second:
+      return second_bounds(x);
   }
   throw std::logic_error("an operation without bounds");
 }
@@ -120,6 +125,9 @@ std::vector<Bound> bounds_of(Operation op, const AttentionProblem& x) {
   const WordsOfBias bias = words_of_bias(x);
   const bool twice = gradient_is_dS(x);
   for (Bound& b : list) b.words += bias.read + (twice && counts_writes_of_dS(b) ? Words(0) : bias.gradient);
+  // A schedule with dlse = 0 is one without it, and reads that of each row with a key: dQ of the row depends on it.
+  const Words lse_gradients = x.lse_gradient ? need_of(x).rows : Words(0);
+  for (Bound& b : list) b.words += lse_gradients;
   if (x.modifiers.dropout > 0)  // a weight that is dropped needs no value
     for (Bound& b : list)
       if (b.name != "trivial") {

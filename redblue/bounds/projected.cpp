@@ -102,6 +102,8 @@ Words trivial_words(Operation op, const AttentionProblem& x, const InstanceNeed&
     case Operation::scores:
     case Operation::weights:
     case Operation::merge:
+    case Operation::tangent:
+    case Operation::second:
       break;
   }
   throw std::logic_error("an operation without A1, A2, A3");

@@ -138,6 +138,7 @@ typedef struct redblue_problem {
    * other keys (lse = -infinity: of none). Backward, with o and lse of all keys, adds to the given dq, dk and dv. Under
    * a mask or with alibi set causal_offset: only the caller knows where these keys lie among all. */
   int32_t accumulate;
+  int32_t lse_gradient; /* backward: lse has a gradient, dlse, beside that of o */
 } redblue_problem;
 
 /* Without fast memory the plan has the least modelled time on this machine: it is measured once in a process,
@@ -209,6 +210,7 @@ typedef struct redblue_backward_tensors {
   redblue_tensor dq, dk, dv;
   redblue_const_tensor bias, slopes, sinks;
   redblue_tensor dbias, dsinks; /* shaped like bias and sinks */
+  redblue_const_tensor dlse;    /* shaped like lse, where the problem has lse_gradient */
 } redblue_backward_tensors;
 
 /* The tensors of REDBLUE_SCORES and REDBLUE_WEIGHTS. s [batch, heads, n_q, n_k] gets the scores with all that the

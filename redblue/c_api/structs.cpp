@@ -111,7 +111,7 @@ void set_defaults(redblue_ranks_options& o) {
 }
 void set_defaults(redblue_forward_tensors& t) { set_dtypes(t.q, t.k, t.v, t.o, t.lse, t.bias, t.slopes, t.sinks); }
 void set_defaults(redblue_backward_tensors& t) {
-  set_dtypes(t.q, t.k, t.v, t.o, t.lse, t.d_o, t.dq, t.dk, t.dv, t.bias, t.slopes, t.sinks, t.dbias, t.dsinks);
+  set_dtypes(t.q, t.k, t.v, t.o, t.lse, t.d_o, t.dq, t.dk, t.dv, t.bias, t.slopes, t.sinks, t.dbias, t.dsinks, t.dlse);
 }
 void set_defaults(redblue_merge_tensors& t) {
   t.batch = t.heads = 1;

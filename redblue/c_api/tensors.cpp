@@ -75,6 +75,7 @@ Tensors tensors_of(const Problem& p, const redblue_backward_tensors& t) {
                                                            {SlowArray::O, &t.o, nullptr},
                                                            {SlowArray::lse, &t.lse, nullptr},
                                                            {SlowArray::dO, &t.d_o, nullptr},
+                                                           {SlowArray::dlse, &t.dlse, nullptr},
                                                            {SlowArray::dQ, nullptr, &t.dq},
                                                            {SlowArray::dK, nullptr, &t.dk},
                                                            {SlowArray::dV, nullptr, &t.dv},

@@ -56,6 +56,19 @@ struct Add {
   }
 };
 
+/// A <- A - B
+struct Subtract {
+  static constexpr std::string_view name = "subtract";
+  static constexpr std::array access{Access::update, Access::read};
+  static constexpr bool fits(Shape A, Shape B) { return A == B; }
+  static constexpr index_t macs(Shape, Shape) { return 0; }
+  template <class T>
+  void run(View<T> A, View<const T> B) const {
+    for (index_t i = 0; i < A.rows(); ++i)
+      for (index_t j = 0; j < A.cols(); ++j) A(i, j) -= B(i, j);
+  }
+};
+
 /// A long sum is formed of pieces of this many terms, each summed on its own: its rounding errors then grow with the
 /// number of pieces and the length of one, not with the number of terms.
 inline constexpr index_t kPiece = 256;

@@ -5,6 +5,7 @@
 #include "redblue/kernels/attention.hpp"
 #include "redblue/kernels/backward.hpp"
 #include "redblue/kernels/materialised.hpp"
+#include "redblue/kernels/second.hpp"
 #include "redblue/kernels/softmax.hpp"
 #include "redblue/language/dtype.hpp"
 
@@ -24,7 +25,8 @@ struct Slots : Slot<T, K>... {};
 template <class T>
 using AllSlots =
     Slots<T, OnlineAttention, SoftmaxInit, SoftmaxFinish, KeyGradients, Gemm, GemmOver, Scores, OnlineSoftmax, Weights,
-          WeightsAccumulate, BlockSoftmax, ScoreGradient, ValueGradients, RowDots, DivideRows>;
+          WeightsAccumulate, BlockSoftmax, ScoreGradient, ValueGradients, RowDots, DivideRows, Scale, Copy, AddRowSums,
+          AddRowDots, SubtractScaledRows, RowDotsAndRest, ThroughSoftcap, SecondGradient>;
 }  // namespace detail
 
 /// Rows of f16 or bf16 words, side by side, to T and back, rounded to nearest even. Null: word by word.

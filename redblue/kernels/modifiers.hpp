@@ -311,4 +311,24 @@ struct AddSinkBiasGradient {
   }
 };
 
+/// dBias <- dBias + dlse, of a bias that all keys of a query share: lse grows by what it grows by, unless the row has
+/// no weight at all.
+struct AddLseBiasGradient {
+  static constexpr std::string_view name = "add_lse_bias_gradient";
+  static constexpr bool adds = true;
+  static constexpr std::array access{Access::update, Access::read, Access::read};
+  static constexpr bool fits(Shape dBias, Shape lse, Shape dlse) {
+    return dBias == lse && lse == dlse && lse.cols == 1;
+  }
+  static constexpr index_t macs(Shape, Shape, Shape) { return 0; }
+  static constexpr std::array<std::string_view, 1> parameter_names{"first"};
+  auto parameters() { return std::tie(first); }
+  bool first = false;
+  template <class T>
+  void run(View<T> dBias, View<const T> lse, View<const T> dlse) const {
+    for (index_t r = 0; r < lse.rows(); ++r)
+      if (lse[r] != kMinusInf<T>) dBias(r, 0) += dlse[r];
+  }
+};
+
 }  // namespace redblue::kernel

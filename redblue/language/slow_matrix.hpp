@@ -33,6 +33,7 @@ enum class Form : std::uint8_t {
   ARRAY(S, queries, scores, S)                                                                   \
   /* of backward passes; P: probabilities, later dS */                                           \
   ARRAY(dO, queries, rows, dO)                                                                   \
+  ARRAY(dlse, queries, rows, lse)                                                                \
   ARRAY(dQ, queries, rows, dQ)                                                                   \
   ARRAY(dK, keys, rows, dK)                                                                      \
   ARRAY(dV, keys, rows, dV)                                                                      \
@@ -97,6 +98,23 @@ enum class Form : std::uint8_t {
   ARRAY(order_q, queries, rows, order_q)                                                         \
   ARRAY(order_k, keys, rows, order_k)                                                            \
   ARRAY(runs, queries, rows, runs)                                                               \
+  /* tangents of inputs and outputs */                                                           \
+  ARRAY(tQ, queries, rows, tQ)                                                                   \
+  ARRAY(tK, keys, rows, tK)                                                                      \
+  ARRAY(tV, keys, rows, tV)                                                                      \
+  ARRAY(tO, queries, rows, tO)                                                                   \
+  ARRAY(tlse, queries, rows, lse)                                                                \
+  /* of double backward: directions gQ, gK, gV, and gradients; Hm, Xm: sums of rows */           \
+  ARRAY(gQ, queries, rows, gQ)                                                                   \
+  ARRAY(gK, keys, rows, gK)                                                                      \
+  ARRAY(gV, keys, rows, gV)                                                                      \
+  ARRAY(LQ, queries, rows, LQ)                                                                   \
+  ARRAY(LK, keys, rows, LK)                                                                      \
+  ARRAY(LV, keys, rows, LV)                                                                      \
+  ARRAY(LdO, queries, rows, LdO)                                                                 \
+  ARRAY(Ldlse, queries, rows, lse)                                                               \
+  ARRAY(Hm, queries, rows, lse)                                                                  \
+  ARRAY(Xm, queries, rows, lse)                                                                  \
   /* few keys, values and weights in place of all */                                             \
   ARRAY(K_few, neither, rows, K_few)                                                             \
   ARRAY(V_few, neither, rows, V_few)                                                             \
@@ -129,6 +147,11 @@ inline constexpr auto kSlowArrayNames = [] {
 }();
 
 constexpr Side side_of(SlowArray a) { return facts_of(a).side; }
+/// Is it lse, its gradient, its tangent, or the gradient of its gradient: a number for each query, which has the type
+/// of the arithmetic rather than that of rows?
+constexpr bool is_statistic(SlowArray a) {
+  return a == SlowArray::lse || a == SlowArray::dlse || a == SlowArray::tlse || a == SlowArray::Ldlse;
+}
 constexpr bool is_of_modifiers(SlowArray a) { return facts_of(a).form == Form::modifier; }
 /// Is it a matrix over pairs of queries and keys that an operation may be asked for?
 constexpr bool is_of_pairs(SlowArray a) { return facts_of(a).form == Form::scores; }

@@ -114,7 +114,8 @@ class Line {
   }
   Arg arg() {
     Arg a;
-    if (skip("t")) {
+    if (rest_.size() > 1 && rest_[0] == 't' && rest_[1] >= '0' && rest_[1] <= '9') {  // arrays may begin with t, too
+      expect("t");
       a.depth = number<index_t>();
     } else {
       a.kind = Arg::Kind::stream;

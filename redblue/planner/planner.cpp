@@ -208,7 +208,7 @@ Residence residence_of(Operation op, DType operand, DType accumulator) {
   Residence fast;
   fast.width.fill(static_cast<std::uint8_t>(size_of(accumulator)));
   for (const SlowArray a : inputs_of(op))
-    if (a != SlowArray::O && a != SlowArray::lse) fast.width[index_of(a)] = static_cast<std::uint8_t>(size_of(operand));
+    if (a != SlowArray::O && !is_statistic(a)) fast.width[index_of(a)] = static_cast<std::uint8_t>(size_of(operand));
   return fast;
 }
 

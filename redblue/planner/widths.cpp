@@ -41,7 +41,7 @@ Residence residence_of(Operation op, DType operand, DType accumulator, const Wid
   };
   const auto inputs = plan::inputs_of(op);
   for (const SlowArray a : plan::arrays_of(op)) {
-    const bool is_operand = a != SlowArray::O && a != SlowArray::lse && is_in(inputs, a);
+    const bool is_operand = a != SlowArray::O && !is_statistic(a) && is_in(inputs, a);
     set(a, is_operand ? name_of(a) : "accumulators");
   }
   fast.alike();
@@ -66,7 +66,7 @@ void set_widths(plan::Options& o, const Problem& problem, DType element, DType w
     const auto inputs = plan::inputs_of(of), outputs = plan::outputs_of(of);
     for (const SlowArray a : plan::arrays_of(of)) {
       index_t& width = o.width[index_of(a)];
-      const bool statistic = a == SlowArray::lse, output = is_in(outputs, a), stored = output || is_in(inputs, a);
+      const bool statistic = is_statistic(a), output = is_in(outputs, a), stored = output || is_in(inputs, a);
       const auto arithmetic = static_cast<index_t>(size_of(word));
       // Parts are added in the type of the arithmetic.
       const bool sum = !statistic && of == problem.op && adds_to(problem, a);
@@ -112,7 +112,7 @@ bool minimises_bytes(const Options& o) { return has_widths(o) && o.minimise_byte
 index_t unfinished_width(const Options& o, Operation op, SlowArray a) {
   const index_t width = o.width[index_of(a)];
   // lse may be read when it is finished, and has one width.
-  const bool may_be_unfinished = a != SlowArray::lse && is_in(outputs_of(op), a);
+  const bool may_be_unfinished = !is_statistic(a) && is_in(outputs_of(op), a);
   return may_be_unfinished ? std::max(width, o.unfinished[index_of(a)]) : width;
 }
 

@@ -11,7 +11,7 @@ namespace redblue {
 
 /// What is computed. docs/notation.md has the sizes of every array.
 ///   forward     Q, K, V -> O, lse
-///   backward    Q, K, V, O, lse, dO -> dQ, dK, dV
+///   backward    Q, K, V, O, lse, dO -> dQ, dK, dV; with dlse, where lse has a gradient, too
 ///   forward_x   A1, A2, A3, X, Y -> O, lse, with Q = A1 X, K = A2, V = A3 Y (Li et al. 2410.09397, Definition 3.1)
 ///   gradient_x  A1, A2, A3, X, Y, O, lse, dO -> g = dL/dX
 ///   backward_x  the same inputs -> dX, dY, dA1, dA2, dA3
@@ -19,6 +19,9 @@ namespace redblue {
 ///   WV
 ///   scores      Q, K -> S, the scores with all that the problem does to them before the softmax; -inf where hidden
 ///   weights     Q, K, lse -> P = exp(S - lse); 0 where hidden
+///   tangent     Q, K, V, O, lse, tQ, tK, tV -> tO, tlse: how O and lse move when Q, K, V move along tQ, tK, tV
+///   second      the inputs of backward, gQ, gK, gV -> LQ, LK, LV, LdO, and Ldlse where dlse is given: the gradients of
+///               L = <gQ, dQ> + <gK, dK> + <gV, dV>
 ///   merge       Og, lse_g -> O, lse, which are given: attention to two sets of keys becomes attention to both
 enum class Operation : std::uint8_t {
   forward,
@@ -29,7 +32,9 @@ enum class Operation : std::uint8_t {
   backward_w,
   scores,
   weights,
-  merge
+  merge,
+  tangent,
+  second
 };
 
 /// What an operation is. Each field of each is said in the table: none has a default.
@@ -56,7 +61,7 @@ constexpr auto operation_facts() {
       {Operation::forward,    "forward",    yes, no,  no,  no,  yes,
        kArrays<Q, K, V, bias, slopes, sinks>, kArrays<O, lse>},
       {Operation::backward,   "backward",   no,  yes, no,  no,  yes,
-       kArrays<Q, K, V, O, lse, dO, bias, slopes, sinks>, kArrays<dQ, dK, dV, dBias, dSinks>},
+       kArrays<Q, K, V, O, lse, dO, dlse, bias, slopes, sinks>, kArrays<dQ, dK, dV, dBias, dSinks>},
       {Operation::forward_x,  "forward-x",  yes, no,  no,  yes, yes, kArrays<A1, A2, A3, X, Y>, kArrays<O, lse>},
       {Operation::gradient_x, "gradient-x", no,  yes, no,  yes, yes, kArrays<A1, A2, A3, X, Y, O, lse, dO>, kArrays<g>},
       {Operation::backward_x, "backward-x", no,  yes, no,  yes, yes,
@@ -66,6 +71,10 @@ constexpr auto operation_facts() {
       {Operation::scores,     "scores",     no,  no,  yes, no,  yes,  kArrays<Q, K, bias, slopes>, kArrays<S>},
       {Operation::weights,    "weights",    no,  no,  yes, no,  yes,  kArrays<Q, K, lse, bias, slopes>, kArrays<P>},
       {Operation::merge,      "merge",      yes, no,  no,  no,  no,   kArrays<Og, lse_g>, kArrays<O, lse>},
+      {Operation::tangent,    "tangent",    no,  yes, no,  no,  yes,
+       kArrays<Q, K, V, O, lse, tQ, tK, tV, bias, slopes, sinks>, kArrays<tO, tlse>},
+      {Operation::second,     "second",     no,  yes, no,  no,  yes,
+       kArrays<Q, K, V, O, lse, dO, dlse, gQ, gK, gV, bias, slopes, sinks>, kArrays<LQ, LK, LV, LdO, Ldlse>},
   });
   // clang-format on
 }
@@ -89,6 +98,8 @@ constexpr bool is_forward(Operation o) { return facts_of(o).forward; }
 constexpr bool is_of_pairs(Operation o) { return facts_of(o).of_pairs; }
 constexpr bool follows_forward(Operation o) { return facts_of(o).follows; }
 constexpr bool is_projected(Operation o) { return facts_of(o).projected; }
+/// Does it say how something moves when Q, K and V move?
+constexpr bool has_directions(Operation o) { return o == Operation::tangent || o == Operation::second; }
 constexpr bool attends(Operation o) { return facts_of(o).attends; }
 
 /// Which of A1, A2, A3 are one and the same array. Bounds depend on it; of the schedules only shared_source uses it.

@@ -121,6 +121,10 @@ constexpr auto problem_options() {
       REDBLUE_OPTION(
           Problem, sinks_gradient,
           {.help = "--op backward: form dsinks", .flag = "--sinks-gradient", .source = option::Source::call}),
+      REDBLUE_OPTION(Problem, lse_gradient,
+                     {.help = "--op backward or second: lse has a gradient, dlse, beside that of o",
+                      .flag = "--lse-gradient",
+                      .source = option::Source::tensors}),
       REDBLUE_OPTION(Problem, dropout,
                      {.help = "share of weights that become 0, at random, from 0 to below 1",
                       .flag = "--dropout",

@@ -60,6 +60,9 @@ void Problem::validate() const {
   require_order();
   require_dilation();
   require_modifiers();
+  require_lse_gradient();
+  if (op == Operation::second && score != Score::softmax)
+    throw InvalidProblem(fmt::format("score {}: operation second is for the softmax; ask for that", name_of(score)));
   require_approximation();
   require_accumulate();
   if (is_projected(op)) {
@@ -241,6 +244,17 @@ void Problem::require_modifiers() const {
           "scale");
 }
 
+void Problem::require_lse_gradient() const {
+  if (!lse_gradient) return;
+  if (op != Operation::backward && op != Operation::second)
+    throw InvalidProblem(fmt::format(
+        "lse_gradient is for operations backward and second, not for operation {}: leave it out", name_of(op)));
+  if (!has_statistics())
+    throw InvalidProblem(
+        fmt::format("lse_gradient: {} has no lse, and so no gradient of it; ask for the exact softmax",
+                    score == Score::softmax ? "an approximation" : fmt::format("score {}", name_of(score))));
+}
+
 void Problem::require_approximation() const {
   if (approximation != nullptr) approximation->require_sound(*this);
 }
@@ -361,6 +375,7 @@ Sizes Problem::sizes() const {
   s.approximation = approximation == nullptr ? nullptr : approximation->fitted(n_k);
   if (s.approximation == nullptr) s.approximation = approximation;
   s.accumulate = accumulate || op == Operation::merge;
+  s.lse_gradient = lse_gradient;
   s.lse_required = (lse_required || s.accumulate) && s.statistics() > 0;
   s.d_in = d_in;
   s.modifiers = modifiers();
@@ -375,6 +390,8 @@ namespace {
 Operation followed_by(Operation op) {
   switch (op) {
     case Operation::backward:
+    case Operation::tangent:
+    case Operation::second:
       return Operation::forward;
     case Operation::gradient_x:
     case Operation::backward_x:
@@ -397,7 +414,7 @@ Problem Problem::forward() const {
   p.op = followed_by(op);
   p.lse_required = true;
   p.forward_given = true;
-  p.bias_gradient = p.sinks_gradient = p.accumulate = false;
+  p.bias_gradient = p.sinks_gradient = p.lse_gradient = p.accumulate = false;
   p.scale = scale_or_default();
   return p;
 }

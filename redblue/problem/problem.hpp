@@ -86,6 +86,7 @@ struct Problem {
   bool alibi = false;                            ///< score -= slopes[head] |i + causal_offset - j|; tensor slopes
   bool sinks = false;           ///< one more score in each row, sinks[head], whose value is 0; tensor sinks
   bool sinks_gradient = false;  ///< backward: form dSinks
+  bool lse_gradient = false;    ///< backward: lse has a gradient, too; tensor dlse
   double dropout = 0;           ///< the share of weights that become 0, at random
   index_t seed = 0;             ///< of dropout, from 0 to 2^53: which weights depends on it and on their place only
   /// Where the tensors are a part of a whole, in what dropout counts: the first query head, the query heads of the
@@ -156,6 +157,7 @@ struct Problem {
 
  private:
   void require_modifiers() const;
+  void require_lse_gradient() const;
   void require_accumulate() const;
   void require_approximation() const;
   void require_sequences() const;

@@ -42,6 +42,7 @@ struct Sizes {
   std::shared_ptr<const Pattern> intervals{};
   index_t pair0 = 0;                 ///< of a part of a problem: the pairs of patterns before it, of the same batch
   AnyApproximation approximation{};  ///< in place of exact attention; null: none
+  bool lse_gradient = false;         ///< gradients: lse has one, dlse
   bool accumulate = false;           ///< outputs are given and added to: docs/algorithms/accumulating.md
 
   /// What a tile of rows x cols of this kind of words takes in fast memory, and a word that streams past.

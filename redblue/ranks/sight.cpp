@@ -22,6 +22,8 @@ void require_shareable(const Problem& p) {
          "it is exp(sink - lse) D of each query, and 0 without sinks: leave it out");
   refuse(p.dropout_from.has_value(), "dropout of a part (dropout_from)", "ask for that of the whole");
   refuse(!p.has_statistics(), "score functions without lse", "ask for the softmax");
+  refuse(p.lse_gradient, "the gradient of lse (lse_gradient)",
+         "give dO alone: they send dO and O home, from which D is formed there");
   refuse(p.accumulate, "accumulating attention", "ask for all keys at once");
   refuse(p.op == Operation::backward && !p.forward_given, "a gradient whose forward pass runs first",
          "run the forward pass over the same ranks, and give its o and lse");

@@ -21,7 +21,7 @@ void require_bf16(const Problem& p, const Tensors& tensors) {
         "compute type bf16 for backward: it takes exact attention with the softmax, without bias, ALiBi, softcap and "
         "dropout; f32 takes them all");
   for (const SlowArray a : plan::inputs_of(p.op)) {
-    if (is_of_modifiers(a) || a == SlowArray::O || a == SlowArray::lse) continue;
+    if (is_of_modifiers(a) || a == SlowArray::O || is_statistic(a)) continue;
     const bool int8 = tensors[a].dtype == DType::int8 && (a == SlowArray::K || a == SlowArray::V);
     if ((tensors[a].dtype != DType::bf16 && !int8) || tensors[a].strides[3] != 1)
       throw Unsupported(fmt::format(

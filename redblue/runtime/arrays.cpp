@@ -12,7 +12,7 @@ Tensors contiguous_tensors(const Problem& p, DType dtype) {
   Tensors tensors;
   for (const auto& list : {shapes.inputs(), shapes.outputs()})
     for (const SlowArray a : list)
-      if (a != SlowArray::lse)
+      if (!is_statistic(a))
         tensors[a] = Tensor(nullptr, adds_to(p, a) ? word_of(dtype) : dtype, shapes[a]);
       else if (!is_forward(p.op) || p.lse_required || adds_to(p, a))
         tensors[a] = Tensor(nullptr, word_of(dtype), shapes[a]);

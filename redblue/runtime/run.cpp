@@ -169,11 +169,37 @@ Tensors tensors_of(const MergeInputs& in, const Outputs& out) {
 Tensors tensors_of(const BackwardInputs& in, const BackwardOutputs& out) {
   Tensors t = tensors_of(Inputs{in.q, in.k, in.v, in.bias, in.slopes, in.sinks}, Outputs{in.o, in.lse});
   t[SlowArray::dO] = in.dO;
+  t[SlowArray::dlse] = in.dlse;
   t[SlowArray::dQ] = out.dq;
   t[SlowArray::dK] = out.dk;
   t[SlowArray::dV] = out.dv;
   t[SlowArray::dBias] = out.dbias;
   t[SlowArray::dSinks] = out.dsinks;
+  return t;
+}
+
+Tensors tensors_of(const TangentInputs& in, const TangentOutputs& out) {
+  Tensors t = tensors_of(Inputs{in.q, in.k, in.v, in.bias, in.slopes, in.sinks}, Outputs{in.o, in.lse});
+  t[SlowArray::tQ] = in.tq;
+  t[SlowArray::tK] = in.tk;
+  t[SlowArray::tV] = in.tv;
+  t[SlowArray::tO] = out.to;
+  t[SlowArray::tlse] = out.tlse;
+  return t;
+}
+
+Tensors tensors_of(const SecondInputs& in, const SecondOutputs& out) {
+  Tensors t = tensors_of(Inputs{in.q, in.k, in.v, in.bias, in.slopes, in.sinks}, Outputs{in.o, in.lse});
+  t[SlowArray::dO] = in.dO;
+  t[SlowArray::dlse] = in.dlse;
+  t[SlowArray::gQ] = in.gq;
+  t[SlowArray::gK] = in.gk;
+  t[SlowArray::gV] = in.gv;
+  t[SlowArray::LQ] = out.lq;
+  t[SlowArray::LK] = out.lk;
+  t[SlowArray::LV] = out.lv;
+  t[SlowArray::LdO] = out.ldO;
+  t[SlowArray::Ldlse] = out.ldlse;
   return t;
 }
 

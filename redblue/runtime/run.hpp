@@ -112,6 +112,8 @@ struct MergeInputs {
 };
 
 struct BackwardOutputs;
+struct TangentOutputs;
+struct SecondOutputs;
 struct GradientXOutputs;
 struct ScoresOutputs;
 
@@ -121,6 +123,7 @@ struct BackwardInputs {
   using Outputs = BackwardOutputs;
   Tensor q, k, v, dO, o, lse;
   Tensor bias{}, slopes{}, sinks{};
+  Tensor dlse{};  ///< like lse where Problem::lse_gradient
 };
 
 /// dq like q, dk like k, dv like v. With grouped heads dk and dv are sums over the query heads of a group.
@@ -128,6 +131,34 @@ struct BackwardOutputs {
   Tensor dq, dk, dv;
   Tensor dbias{};   ///< like bias where Problem::bias_gradient
   Tensor dsinks{};  ///< like sinks where Problem::sinks_gradient
+};
+
+/// Operation::tangent: q, k, v, o and lse as for backward, and tq, tk, tv, like q, k, v: the directions in which they
+/// move.
+struct TangentInputs {
+  using Outputs = TangentOutputs;
+  Tensor q, k, v, o, lse, tq, tk, tv;
+  Tensor bias{}, slopes{}, sinks{};
+};
+
+/// to like o, tlse like lse: how these move.
+struct TangentOutputs {
+  Tensor to, tlse;
+};
+
+/// Operation::second: the inputs of backward, and gq, gk, gv, like dq, dk, dv.
+struct SecondInputs {
+  using Outputs = SecondOutputs;
+  Tensor q, k, v, dO, o, lse, gq, gk, gv;
+  Tensor bias{}, slopes{}, sinks{};
+  Tensor dlse{};  ///< like lse where Problem::lse_gradient
+};
+
+/// The gradients of <gq, dq> + <gk, dk> + <gv, dv>: lq like q, lk like k, lv like v, ldO like dO, and ldlse like dlse
+/// where that is given.
+struct SecondOutputs {
+  Tensor lq, lk, lv, ldO;
+  Tensor ldlse{};
 };
 
 /// Operation::gradient_x: a1 [batch, heads, n_q, d], a2 and a3 [batch, heads, n_k, d], x [batch, heads, d, d],
@@ -200,6 +231,8 @@ class Tensors {
 Tensors tensors_of(const Inputs& inputs, const Outputs& outputs);
 Tensors tensors_of(const MergeInputs& inputs, const Outputs& outputs);
 Tensors tensors_of(const BackwardInputs& inputs, const BackwardOutputs& outputs);
+Tensors tensors_of(const TangentInputs& inputs, const TangentOutputs& outputs);
+Tensors tensors_of(const SecondInputs& inputs, const SecondOutputs& outputs);
 Tensors tensors_of(const GradientXInputs& inputs, const GradientXOutputs& outputs);
 Tensors tensors_of(const ScoresInputs& inputs, const ScoresOutputs& outputs);
 
@@ -278,7 +311,8 @@ RunMemory memory_of_run(const plan::Plan& plan, const Tensors& tensors, const Ru
 /// only the thread that called it.
 Measured run(const plan::Plan& plan, const Tensors& tensors, const RunOptions& options = {});
 Measured run(const plan::Plan& plan, const Inputs& inputs, const Outputs& outputs, const RunOptions& options = {});
-/// BackwardInputs, GradientXInputs or ScoresInputs, by name: lists in braces are Inputs and Outputs.
+/// BackwardInputs, TangentInputs, SecondInputs, GradientXInputs or ScoresInputs, by name: lists in braces are Inputs
+/// and Outputs.
 template <class In>
 Measured run(const plan::Plan& plan, const In& inputs, const typename In::Outputs& outputs,
              const RunOptions& options = {}) {

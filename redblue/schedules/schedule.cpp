@@ -13,6 +13,7 @@
 #include "redblue/schedules/operands/merge.hpp"
 #include "redblue/schedules/operands/projected.hpp"
 #include "redblue/schedules/operands/scores.hpp"
+#include "redblue/schedules/operands/second.hpp"
 #include "redblue/schedules/parts/workspace.hpp"
 
 namespace redblue::plan {
@@ -54,6 +55,7 @@ std::optional<std::string> Schedule::obstacle(const Problem& problem, const Size
   if (x.by_rows() && !traits.by_rows) return "knows one polynomial for all rows";
   if (!x.by_rows() && traits.by_rows) return "is for a polynomial of each row (row_polynomials)";
   if (traits.shared_source && problem.sources == Sources::distinct) return "needs A2 = A3 (sources shared or self)";
+  if (x.lse_gradient && !traits.lse_gradient) return "knows no gradient of lse";
   if (x.accumulate && !traits.accumulates)
     return problem.op == Operation::backward ? "adds to no given gradients" : "does not continue a given o and lse";
   if (const auto why = unsupported(x)) return std::string(*why);
@@ -84,6 +86,10 @@ decltype(auto) with_operands(Operation op, const F& f) {
       return f(static_cast<schedule::WeightsOperands*>(nullptr));
     case Operation::merge:
       return f(static_cast<schedule::MergeOperands*>(nullptr));
+    case Operation::tangent:
+      return f(static_cast<schedule::TangentOperands*>(nullptr));
+    case Operation::second:
+      return f(static_cast<schedule::SecondOperands*>(nullptr));
   }
   throw std::logic_error("an operation without operands");
 }

@@ -9,6 +9,8 @@
 #include "redblue/machines/ram/storage.hpp"
 #include "redblue/schedules/schedule.hpp"
 #include "redblue/verify/oracle/accumulated.hpp"
+#include "redblue/verify/oracle/moving.hpp"
+#include "redblue/verify/oracle/moving_magnitudes.hpp"
 
 /// The arrays of one instance of a problem, in slow memory of their own.
 namespace redblue::claims {
@@ -97,6 +99,7 @@ inline Problem problem_of(const plan::Schedule& s, const Sizes& x) {
   p.dropout = m.dropout;
   p.seed = static_cast<index_t>(m.seed);
   if (m.dropout > 0) p.dropout_from = {m.drop_head, p.heads + m.drop_other_heads, m.drop_row, m.drop_col};
+  p.lse_gradient = x.lse_gradient;
   p.lse_required = x.lse_required;
   p.accumulate = x.accumulate;
   if (s.traits.shared_source) p.sources = Sources::shared;
@@ -169,6 +172,9 @@ struct Arrays {
   /// What plain arithmetic in T makes of it.
   oracle::Matrices<T> naive() const { return outputs<T>(true); }
 
+  /// What roundings of tangents, or of gradients of gradients, are relative to.
+  oracle::Matrices<long double> magnitudes() const { return oracle::moved_magnitudes(problem, inputs<long double>()); }
+
   bool same_bits(const Arrays& other) const {
     return std::all_of(words.begin(), words.end(), [&](const auto& entry) {
       const auto& [array, v] = entry;
@@ -178,11 +184,18 @@ struct Arrays {
 
  private:
   template <class R>
+  oracle::Matrices<R> inputs() const {
+    oracle::Matrices<R> in;
+    for (const SlowArray a : plan::inputs_of(problem.op)) in[a] = matrix<R>(a);
+    return in;
+  }
+  template <class R>
   oracle::Matrices<R> outputs(bool given) const {
     if (problem.op == Operation::merge)
       return oracle::accumulated<R>(
           problem.op, given_,
           {{SlowArray::O, matrix<R>(SlowArray::Og)}, {SlowArray::lse, matrix<R>(SlowArray::lse_g)}});
+    if (has_directions(problem.op)) return oracle::moved(problem, inputs<R>());
     const oracle::Matrices<R> part = outputs(dense<R>(given));
     return sizes.accumulate ? oracle::accumulated<R>(problem.op, given_, part) : part;
   }

@@ -14,6 +14,7 @@ inline std::string case_text(const Sizes& x) {
       fmt::format("n_q {} n_k {} d {} d_v {} d_in {} {}", x.n_q, x.n_k, x.d, x.d_v, x.d_in, name_of(x.score));
   if (x.approximation != nullptr) text += ' ' + x.approximation->title(x.n_k) + ' ' + x.approximation->text(x.n_k);
   if (x.accumulate) text += " accumulate";
+  if (x.lse_gradient) text += " dlse";
   if (!x.mask.full()) text += fmt::format(" mask lo {} hi {} prefix {}", x.mask.lo, x.mask.hi, x.mask.prefix);
   if (x.sequences != nullptr)
     for (const Sequence& one : x.sequences->list) {

@@ -154,6 +154,7 @@ Case any_case(const Draw& draw) {
     x.mask = {.group = x.mask.group};
   }
   if (draw(0, 2) == 0) x.modifiers = any_modifiers(x, draw);
+  x.lse_gradient = x.statistics() > 0 && draw(0, 2) == 0;
   if (coin()) x.fast = any_residence(draw);
   c.limits.M = draw(10, 600);
   c.limits.multiple = {draw(1, 4), draw(1, 4), draw(1, 4)};

@@ -355,7 +355,9 @@ Outcome try_on(const Schedule& s, const Claim* claim, unsigned seed, index_t sha
   if (s.operation != Operation::backward) {
     Modifiers& m = c.sizes.modifiers;
     m.bias_gradient = m.bias_gradient_of_rows = m.sinks_gradient = false;
+    c.sizes.lse_gradient = c.sizes.lse_gradient && s.operation == Operation::second;
   }
+  if (!can_solve(s, c.sizes) || c.sizes.statistics() == 0) c.sizes.lse_gradient = false;
   if (!can_solve(s, c.sizes)) c.sizes.modifiers.bias_gradient = false;
   if (!can_solve(s, c.sizes)) c.sizes.modifiers.softcap = c.sizes.modifiers.dropout = 0;
   if (!can_solve(s, c.sizes)) c.sizes.modifiers = {};

@@ -36,6 +36,8 @@ inline std::map<SlowArray, double> projected_terms(const std::map<SlowArray, dou
       case Operation::scores:
       case Operation::weights:
       case Operation::merge:
+      case Operation::tangent:
+      case Operation::second:
         break;
     }
     throw std::logic_error("an operation without gradients of A1");

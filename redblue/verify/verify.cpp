@@ -9,9 +9,11 @@
 
 #include "redblue/runtime/storage_of.hpp"
 #include "redblue/threads/subnormals.hpp"
-#include "redblue/verify/comparison.hpp"
+#include "redblue/verify/differences.hpp"
 #include "redblue/verify/most.hpp"
 #include "redblue/verify/oracle/dense.hpp"
+#include "redblue/verify/oracle/moving.hpp"
+#include "redblue/verify/oracle/moving_magnitudes.hpp"
 #include "redblue/verify/projected_terms.hpp"
 
 namespace redblue {
@@ -55,62 +57,6 @@ class GivenCheck {
   double O_ = 0, lse_ = 0;
 };
 
-/// The input a gradient belongs to.
-SlowArray input_of(SlowArray gradient) {
-  switch (gradient) {
-    case SlowArray::dQ:
-      return SlowArray::Q;
-    case SlowArray::dK:
-      return SlowArray::K;
-    case SlowArray::dV:
-      return SlowArray::V;
-    case SlowArray::g:
-    case SlowArray::dX:
-      return SlowArray::X;
-    case SlowArray::dBias:
-      return SlowArray::bias;
-    case SlowArray::dSinks:
-      return SlowArray::sinks;
-    case SlowArray::dY:
-      return SlowArray::Y;
-    case SlowArray::dA1:
-      return SlowArray::A1;
-    case SlowArray::dA2:
-      return SlowArray::A2;
-    case SlowArray::dA3:
-      return SlowArray::A3;
-    case SlowArray::dWQ:
-      return SlowArray::WQ;
-    case SlowArray::dWK:
-      return SlowArray::WK;
-    default:
-      return SlowArray::WV;
-  }
-}
-
-/// Which entries of one instance's bias, rows those of stacked query heads, are one word.
-class SharedWords {
- public:
-  explicit SharedWords(const Problem& p) : m_(p.modifiers()), group_(p.group()) {}
-  /// The first entry that is the same word as this one.
-  index_t first(Shape shape, index_t entry) const {
-    if (shape.rows == 1) return m_.bias_over_keys ? 0 : entry;
-    const index_t row = entry / shape.cols, position = m_.bias_over_positions ? 0 : row / group_,
-                  head = m_.bias_over_group ? 0 : row % group_;
-    return (position * group_ + head) * shape.cols + (m_.bias_over_keys ? 0 : entry % shape.cols);
-  }
-  /// f(entry, the first that is the same word), in order.
-  template <class F>
-  void for_entries(Shape shape, const F& f) const {
-    for (index_t e = 0; e < shape.words(); ++e)
-      f(static_cast<std::size_t>(e), static_cast<std::size_t>(first(shape, e)));
-  }
-
- private:
-  Modifiers m_;
-  index_t group_;
-};
-
 /// dBias and dSinks: sums over the instances that share them, by the first of these, and over the entries that are one
 /// word, each of which has the sum.
 template <class T>
@@ -140,57 +86,17 @@ std::map<SlowArray, double> largest_terms(const Problem& p, const Tensors& tenso
   for (index_t h = 0; h < p.instances(); ++h) {
     Matrices<Wide> wide;
     for (const SlowArray a : inputs_of(p)) wide[a] = converted<Wide>(gathered(p, tensors, a, h));
+    if (has_directions(p.op)) {
+      for (const auto& [a, m] : oracle::moved_magnitudes(p, wide, h))
+        largest[a] = std::max(largest[a], largest_of(m.words));
+      continue;
+    }
     const Dense<Wide> truth(p, wide, oracle::kBlock, h);
     const auto terms = is_forward(p.op) ? std::map<SlowArray, Wide>{{SlowArray::O, truth.largest_output_terms()}}
                                         : truth.largest_gradient_terms();
     for (const auto& [a, most] : terms) largest[a] = std::max(largest[a], static_cast<double>(most));
   }
   return follows_forward(p.op) && is_projected(p.op) ? projected_terms(largest, p, tensors) : largest;
-}
-
-/// A score beyond this, of a bias or a sink, hides a key or hides all others.
-constexpr double kLargeScore = 1e4;
-
-/// One gradient of one instance along a random direction, by central differences at two step widths. Entries that are
-/// one word move together.
-template <class Wide>
-Difference difference_of(const Problem& p, const Dense<Wide>& dense, SlowArray gradient, const Matrix<double>& ours,
-                         std::mt19937_64& random) {
-  const Matrix<Wide>& at = dense.at(input_of(gradient));
-  Matrix<Wide> u(at.shape);
-  std::normal_distribution<double> normal;
-  double size = 0, inner = 0, absolute = 0;
-  for (const Wide& x : at.words) size += static_cast<double>(x * x);
-  size = std::sqrt(size / static_cast<double>(at.words.size()));
-  if (is_of_modifiers(gradient)) size = 1;  // scores, of which some may say that a key is hidden: those stay
-  const auto stays = [&](Wide x) { return is_of_modifiers(gradient) && !(std::abs(x) < Wide(kLargeScore)); };
-  const SharedWords words(p);
-  for (std::size_t i = 0; i < u.words.size(); ++i) {
-    if (gradient == SlowArray::dBias)
-      if (const auto first = static_cast<std::size_t>(words.first(u.shape, static_cast<index_t>(i))); first < i) {
-        u.words[i] = u.words[first];
-        continue;
-      }
-    u.words[i] = stays(at.words[i]) ? Wide(0) : static_cast<Wide>(normal(random) * (size > 0 ? size : 1));
-    inner += static_cast<double>(u.words[i]) * ours.words[i];
-    absolute += std::abs(static_cast<double>(u.words[i]) * ours.words[i]);
-  }
-  Dense<Wide> moved = dense;
-  const auto slope = [&](Wide step) {
-    const auto loss = [&](Wide by) {
-      Matrix<Wide> x = at;
-      for (std::size_t i = 0; i < x.words.size(); ++i) x.words[i] += by * u.words[i];
-      moved.set(input_of(gradient), x);
-      return moved.loss();
-    };
-    return static_cast<double>((loss(step) - loss(-step)) / (2 * step));
-  };
-  const double coarse = slope(Wide(2e-5)), fine = slope(Wide(1e-5));
-  Difference d;
-  d.gradient = inner;
-  d.difference = fine + (fine - coarse) / 3;
-  d.tolerance = std::abs(fine - coarse) + 1e-6 * absolute;
-  return d;
 }
 
 /// The largest rounding error of a score in T: a weight is off by as much. Some rows stand for all.
@@ -328,8 +234,13 @@ Verification verify_in(const Problem& p, const Tensors& tensors, DType compute, 
     for (const Wide& x : (is_of_pairs(p.op) ? wide : forward)[SlowArray::lse].words)
       if (std::isfinite(x)) largest_lse = std::max(largest_lse, std::abs(static_cast<double>(x)));
     score_error = std::max(score_error, error_of_scores(truth, naive));
-    const Matrices<Wide> wanted = backward ? truth.gradients() : forward;
-    const Matrices<T> plain = backward ? naive.gradients() : naive.forward();
+    const bool moves = has_directions(p.op);
+    const Matrices<Wide> wanted = moves      ? oracle::moved(p, wide, oracle::kBlock, h)
+                                  : backward ? truth.gradients()
+                                             : forward;
+    const Matrices<T> plain = moves      ? oracle::moved(p, narrow, block, h)
+                              : backward ? naive.gradients()
+                                         : naive.forward();
     if (p.sinks_gradient) sink_magnitude += static_cast<double>(truth.sinks_gradient_magnitude());
     for (const SlowArray a : outputs) {
       if (is_of_modifiers(a)) {
@@ -350,14 +261,17 @@ Verification verify_in(const Problem& p, const Tensors& tensors, DType compute, 
       wide.erase(SlowArray::O);
       wide.erase(SlowArray::lse);
       const Dense<Wide> own(p, wide, oracle::kBlock, h);
-      const Matrices<Wide> exact = own.gradients();
+      const Matrices<Wide> exact = moves ? wanted : own.gradients();
       for (const SlowArray a : outputs) {
         if (p.sources != Sources::distinct && (a == SlowArray::dA1 || a == SlowArray::dA2 || a == SlowArray::dA3))
           continue;  // gradients with the others held fixed, which differences cannot do
         if (is_of_modifiers(a) && p.instances() > 1) continue;  // a sum over instances
         Comparison gap;
         gap.add(exact.at(a), converted<double>(wanted.at(a)), converted<double>(exact.at(a)));
-        differences.push_back({a, gap.finish(0).error, difference_of(p, own, a, gathered(p, tensors, a, h), random)});
+        const Matrix<double> ours = gathered(p, tensors, a, h);
+        differences.push_back({a, gap.finish(0).error,
+                               p.op == Operation::tangent ? tangent_difference(own, a, ours, random)
+                                                          : difference_of(p, own, a, ours, random)});
       }
     }
   }
@@ -430,8 +344,9 @@ Verification verify_in(const Problem& p, const Tensors& tensors, DType compute, 
     const double relative = out->tolerance + 2 * std::min(gap, 0.1);
     const Matrix<double> ours = gathered(p, tensors, a, 0);
     double square = 0;
-    const Matrix<double> input = gathered(p, tensors, input_of(a), 0);
-    for (const double x : input.words) square += is_of_modifiers(a) ? 1 : x * x;
+    const bool of_outputs = p.op == Operation::tangent;
+    const Matrix<double> moves = of_outputs ? ours : gathered(p, tensors, input_of(a), 0);
+    for (const double x : moves.words) square += of_outputs || is_of_modifiers(a) ? 1 : x * x;
     double largest = relative_to.contains(a) ? relative_to.at(a) : comparisons[a].largest;
     for (const double x : ours.words) largest = std::max(largest, std::abs(x));
     // Errors of entries add up like a random walk along a random direction; allow a few times that.

@@ -53,7 +53,7 @@ class ModifiersTest : public testing::Test {
     const auto size = [&](index_t full) { return coin() ? full : 1; };
     if (coin()) p.bias = {size(p.batch), size(p.heads), size(p.n_q), coin() ? p.n_k : size(p.n_k)};
     p.alibi = coin();
-    if (draw(0, 2) == 0) p.score = kScores[static_cast<std::size_t>(draw(0, 2))];
+    if (draw(0, 2) == 0 && op != Operation::second) p.score = kScores[static_cast<std::size_t>(draw(0, 2))];
     if (p.score == Score::softmax) {
       if (draw(0, 2) == 0) p.softcap = 2;
       p.sinks = coin();
@@ -62,6 +62,7 @@ class ModifiersTest : public testing::Test {
     p.seed = draw(0, 1000);
     p.forward_given = !follows_forward(op);
     p.lse_required = op == Operation::forward && p.has_statistics();
+    p.lse_gradient = (op == Operation::backward || op == Operation::second) && p.has_statistics() && coin();
     if (op != Operation::backward) return p;
     p.sinks_gradient = p.sinks && coin();
     p.bias_gradient = p.bias && coin();
@@ -105,7 +106,7 @@ class ModifiersTest : public testing::Test {
     EXPECT_EQ(v.nan_outputs, 0);
   }
   /// Every schedule that takes it, on random problems.
-  void try_all(Operation op, int problems) {
+  void try_all(Operation op, int problems, std::size_t schedules) {
     std::map<std::string, int> tried;
     for (int i = 0; i < problems && !HasFailure(); ++i) {
       const Problem p = any_problem(op);
@@ -125,13 +126,17 @@ class ModifiersTest : public testing::Test {
         expect_verified(p, plan, t);
       }
     }
-    EXPECT_GE(tried.size(), 6U);
+    EXPECT_GE(tried.size(), schedules);
     for (const auto& [name, times] : tried) EXPECT_GT(times, 0) << name;
   }
 };
 
-TEST_F(ModifiersTest, ForwardIsWhatItsDefinitionSays) { try_all(Operation::forward, few_cases() ? 15 : 150); }
-TEST_F(ModifiersTest, GradientsAreWhatTheirDefinitionSays) { try_all(Operation::backward, few_cases() ? 15 : 150); }
+TEST_F(ModifiersTest, ForwardIsWhatItsDefinitionSays) { try_all(Operation::forward, few_cases() ? 15 : 150, 6); }
+TEST_F(ModifiersTest, GradientsAreWhatTheirDefinitionSays) { try_all(Operation::backward, few_cases() ? 15 : 150, 6); }
+TEST_F(ModifiersTest, TangentsAreWhatTheirDefinitionSays) { try_all(Operation::tangent, few_cases() ? 15 : 150, 1); }
+TEST_F(ModifiersTest, GradientsOfGradientsAreWhatTheirDefinitionSays) {
+  try_all(Operation::second, few_cases() ? 15 : 150, 1);
+}
 
 TEST_F(ModifiersTest, ThreadsAndTilingsDropTheSameWeights) {
   Problem p{.op = Operation::backward, .batch = 2, .heads = 2, .n_q = 70, .n_k = 90, .d = 16, .d_v = 16};

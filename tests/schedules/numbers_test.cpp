@@ -66,7 +66,9 @@ void expect_accurate(const plan::Schedule& s, const Sizes& x, const Change& chan
     const auto exact = a.template dense<long double>(false);
     const auto wanted = a.wanted();
     const auto naive = a.naive();
-    auto sizes = follows_forward(s.operation) ? exact.gradient_magnitudes() : wanted;
+    auto sizes = has_directions(s.operation)    ? a.magnitudes()
+                 : follows_forward(s.operation) ? exact.gradient_magnitudes()
+                                                : wanted;
     if (is_forward(s.operation))
       for (long double& v : sizes.at(SlowArray::O).words) v = 1 + std::abs(v);
     const double score = 1 + score_magnitude(a);

@@ -258,7 +258,7 @@ bool score_gradient_implementation(const ScoreGradient& k, std::span<const View<
   if (k.score != Score::softmax || dP.packed() || P.packed() || dP.col_stride != 1 || P.col_stride != 1) return false;
   const V scale = V::all(static_cast<T>(k.scale));
   for (index_t r = 0; r < dP.rows(); ++r) {
-    const V d = V::all(D[r]);
+    const V d = V::all(D.words() > 0 ? D[r] : T(0));
     for (index_t j = 0; j < dP.cols(); j += V::kLanes) {
       const index_t n = std::min(V::kLanes, dP.cols() - j);
       const V p = V::load_first(&P(r, j), n), dp = V::load_first(&dP(r, j), n);

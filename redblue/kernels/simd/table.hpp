@@ -4,6 +4,7 @@
 #include "redblue/kernels/simd/online_attention.hpp"
 #include "redblue/kernels/simd/row_dots.hpp"
 #include "redblue/kernels/simd/rows.hpp"
+#include "redblue/kernels/simd/second.hpp"
 #include "redblue/kernels/simd/words16.hpp"
 
 /// The implementations of one instruction set, from its vectors.
@@ -60,6 +61,14 @@ constexpr Implementations<typename V::T> table(Isa isa) {
   b.template set<ScoreGradient>(score_gradient_implementation<V>);
   b.template set<RowDots>(row_dots<V>);
   b.template set<DivideRows>(divide_rows<V>);
+  b.template set<Scale>(scale_implementation<V>);
+  b.template set<Copy>(copy_implementation<V>);
+  b.template set<AddRowSums>(add_row_sums_implementation<V>);
+  b.template set<AddRowDots>(add_row_dots_implementation<V>);
+  b.template set<SubtractScaledRows>(subtract_scaled_rows_implementation<V>);
+  b.template set<RowDotsAndRest>(row_dots_and_rest_implementation<V>);
+  b.template set<ThroughSoftcap>(through_softcap_implementation<V>);
+  b.template set<SecondGradient>(second_gradient_implementation<V>);
   b.pack_queries = pack<V>;
   b.pack = pack<V>;
   b.unpack = unpack<V>;

@@ -12,7 +12,7 @@ namespace redblue::pebbling {
 namespace {
 
 /// Statistics of rows have one word each.
-bool is_statistic(SlowArray a) { return a == SlowArray::D || facts_of(a).as_wide_as == SlowArray::lse; }
+bool is_of_statistics(SlowArray a) { return a == SlowArray::D || facts_of(a).as_wide_as == SlowArray::lse; }
 /// The places of a block, row by row.
 template <class F>
 void for_places(const Block& b, const F& f) {
@@ -27,7 +27,7 @@ std::string Player::name_of_word(SlowArray array, index_t row, index_t col) cons
   if (order_ != nullptr && side == Side::queries)
     row = order_->queries[static_cast<std::size_t>(row / group_)] * group_ + row % group_;
   if (order_ != nullptr && side == Side::keys) row = order_->keys[static_cast<std::size_t>(row)];
-  return is_statistic(array) ? fmt::format("{}[{}]", redblue::name_of(array), row)
+  return is_of_statistics(array) ? fmt::format("{}[{}]", redblue::name_of(array), row)
                              : fmt::format("{}[{},{}]", redblue::name_of(array), row, col);
 }
 

@@ -139,7 +139,7 @@ bool lay_out(const plan::Plan& plan, Tensors tensors, const RunOptions& options,
     } else if (!is_given(t)) {
       place(a, own(facts.shapes[a], "lse"), true);  // the caller does not ask for it
     } else if (t.dtype != kDTypeOf<T> &&
-               (row.algorithm->traits.rewrites_outputs || a == SlowArray::lse || is_of_modifiers(a))) {
+               (row.algorithm->traits.rewrites_outputs || is_statistic(a) || is_of_modifiers(a))) {
       // Every schedule that reads lse back does so to compute with it.
       const Tensor wide = own(t.shape, "an output in the compute type");
       converted.add(wide, t);

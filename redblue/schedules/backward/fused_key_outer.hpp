@@ -20,6 +20,7 @@ struct FusedKeyOuterBackward : Defaults {
                                  .modifiers = true,
                                  .any_score = true,
                                  .rewrites_outputs = true,
+                                 .lse_gradient = true,
                                  .accumulates = true,
                                  .products = 5};
   static constexpr std::array workspace{SlowArray::D};

@@ -19,6 +19,7 @@ struct FusedQueryOuterBackward : Defaults {
                                  .modifiers = true,
                                  .any_score = true,
                                  .rewrites_outputs = true,
+                                 .lse_gradient = true,
                                  .accumulates = true,
                                  .products = 5};
   static constexpr std::array<SlowArray, 0> workspace{};

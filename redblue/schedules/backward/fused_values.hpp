@@ -23,6 +23,7 @@ struct FusedValuesBackward : Defaults {
                                  .hides = true,
                                  .modifiers = true,
                                  .any_score = true,
+                                 .lse_gradient = true,
                                  .accumulates = true,
                                  .products = 5};
   static constexpr std::array workspace{SlowArray::D, SlowArray::P};

@@ -20,8 +20,13 @@ struct GroupedKeyOuterBackward : Defaults {
   using Operands = BackwardOperands;
   static constexpr std::string_view name = "grouped_key_outer";
   static constexpr std::string_view idea = "groups of resident keys and values, each with a dQ of its own";
-  static constexpr Traits traits{
-      .masks = true, .patterns = true, .modifiers = true, .any_score = true, .rewrites_outputs = true, .products = 5};
+  static constexpr Traits traits{.masks = true,
+                                 .patterns = true,
+                                 .modifiers = true,
+                                 .any_score = true,
+                                 .rewrites_outputs = true,
+                                 .lse_gradient = true,
+                                 .products = 5};
   static constexpr std::array workspace{SlowArray::D, SlowArray::dQg};
 
   using Tiling = GroupedKeyPass;

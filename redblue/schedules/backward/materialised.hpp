@@ -22,6 +22,7 @@ struct MaterialisedBackward : Defaults {
                                  .hides = true,
                                  .modifiers = true,
                                  .any_score = true,
+                                 .lse_gradient = true,
                                  .accumulates = true,
                                  .products = 5};
   static constexpr std::array workspace{SlowArray::D, SlowArray::P};

@@ -20,6 +20,7 @@ struct SpilledBackward : Defaults {
                                  .hides = true,
                                  .modifiers = true,
                                  .any_score = true,
+                                 .lse_gradient = true,
                                  .accumulates = true,
                                  .products = 5};
   static constexpr std::array workspace{SlowArray::D, SlowArray::P};

@@ -18,8 +18,13 @@ struct TwoPassBackward : Defaults {
   static constexpr std::string_view name = "two_pass";
   static constexpr std::string_view label = "e3";
   static constexpr std::string_view idea = "one pass for dQ, one for dK and dV, scores computed twice";
-  static constexpr Traits traits{
-      .masks = true, .patterns = true, .modifiers = true, .any_score = true, .accumulates = true, .products = 7};
+  static constexpr Traits traits{.masks = true,
+                                 .patterns = true,
+                                 .modifiers = true,
+                                 .any_score = true,
+                                 .lse_gradient = true,
+                                 .accumulates = true,
+                                 .products = 7};
   static constexpr std::array workspace{SlowArray::D};
 
   struct Tiling {

@@ -11,10 +11,12 @@ void add_gradient(Registry& registry);
 void add_projected(Registry& registry);
 void add_scores(Registry& registry);
 void add_merge(Registry& registry);
+void add_second(Registry& registry);
 
 /// Adds all of them.
 inline void add_exact(Registry& registry) {
-  for (const auto add : {add_forward, add_backward, add_gradient, add_projected, add_scores, add_merge}) add(registry);
+  for (const auto add : {add_forward, add_backward, add_gradient, add_projected, add_scores, add_merge, add_second})
+    add(registry);
 }
 
 }  // namespace redblue::plan

@@ -10,9 +10,10 @@
 namespace redblue::schedule {
 
 /// The operands of every backward schedule: Q, K, V, the outputs O (n_q x d_v) and lse (n_q) of the forward pass and
-/// dO (n_q x d_v) -> dQ, dK, dV, shaped like Q, K, V. Workspace that only schedules which declare it touch: D (n_q),
-/// the row sums of dO o O; P (n_q x n_k), first the probabilities, then dS; Z = K^T V and G = Q^T dO (d x d_v), the
-/// states of linear attention; dQg, dQ of one group of keys: a schedule keeps as many copies as its tiling says
+/// dO (n_q x d_v) -> dQ, dK, dV, shaped like Q, K, V. dlse (n_q), the gradient of lse, has a column where it is given
+/// (Sizes::lse_gradient): D - dlse then stands in place of D. Workspace that only schedules which declare it touch: D
+/// (n_q), the row sums of dO o O; P (n_q x n_k), first the probabilities, then dS; Z = K^T V and G = Q^T dO (d x d_v),
+/// the states of linear attention; dQg, dQ of one group of keys: a schedule keeps as many copies as its tiling says
 /// (schedules/parts/workspace.hpp); P_b and dS_b, P and dS with a column for each query and a word for each key that it
 /// sees; dNum (n_q x d_v) and dDen (n_q), the gradients of the numerator and of the denominator of polynomial
 /// attention. If the score function has no statistics, O, lse and D have no columns, so that they have no words to
@@ -24,7 +25,7 @@ struct BackwardOperands : ModifierOperands {
 
   Sizes shape;
   double scale = 1;
-  SlowMatrix Q, K, V, O, lse, dO, dQ, dK, dV, D, P, Z, G, dQg, P_b, dS_b, dBias, dSinks, dNum, dDen;
+  SlowMatrix Q, K, V, O, lse, dO, dlse, dQ, dK, dV, D, P, Z, G, dQg, P_b, dS_b, dBias, dSinks, dNum, dDen;
 
   [[gnu::noinline]] BackwardOperands(const Sizes& s, double scale, index_t instance = 0)
       : ModifierOperands(s, instance),
@@ -36,6 +37,7 @@ struct BackwardOperands : ModifierOperands {
         O{SlowArray::O, {s.n_q, s.d_v * s.statistics()}, instance, s.row0},
         lse{SlowArray::lse, {s.n_q, s.statistics()}, instance, s.row0},
         dO{SlowArray::dO, {s.n_q, s.d_v}, instance, s.row0},
+        dlse{SlowArray::dlse, {s.n_q, s.lse_gradient ? s.statistics() : 0}, instance, s.row0},
         dQ{SlowArray::dQ, {s.n_q, s.d}, instance, s.row0},
         dK{SlowArray::dK, {s.n_k, s.d}, instance, s.key0},
         dV{SlowArray::dV, {s.n_k, s.d_v}, instance, s.key0},
@@ -53,8 +55,8 @@ struct BackwardOperands : ModifierOperands {
 
   index_t instance() const { return Q.instance; }
   auto all() const {
-    return std::array{Q,     K,      V, bias, slopes, sinks, O,   lse, dO,   dQ,   dK,  dV,
-                      dBias, dSinks, D, P,    Z,      G,     dQg, P_b, dS_b, dNum, dDen};
+    return std::array{Q,  K,     V,      bias, slopes, sinks, O, lse, dO,  dlse, dQ,   dK,
+                      dV, dBias, dSinks, D,    P,      Z,     G, dQg, P_b, dS_b, dNum, dDen};
   }
 };
 
@@ -76,16 +78,18 @@ inline Io given_key_gradients_io(const Sizes& x) {
   return Io().read(SlowArray::dK, Words(x.n_k) * x.d).read(SlowArray::dV, Words(x.n_k) * x.d_v);
 }
 
-/// D = rowsum(dO o O), a pass of its own over blocks of rows: both stream side by side.
+/// D = rowsum(dO o O), less dlse where it is given, a pass of its own over blocks of rows: dO and O stream side by
+/// side.
 ///   reads 2 n_q d_v   writes n_q   footprint rows + 2
 inline Io output_dots_io(const Sizes& x) {
   const Words words = x.row_statistics() * x.d_v;
-  return Io().read(SlowArray::dO, words).read(SlowArray::O, words).write(SlowArray::D, x.row_statistics());
+  return Io().read(SlowArray::dO, words).read(SlowArray::O, words).write(SlowArray::D, x.row_statistics()) +
+         lse_gradient_io(x, x.n_q);
 }
 /// The footprint with one row at a time. Second buffers hold the next word of each stream.
 inline Phase output_dots_phase(const Sizes& x) {
   if (x.statistics() == 0) return {0, 0};
-  const Words streams = x.word(SlowArray::dO) + x.word(SlowArray::O);
+  const Words streams = std::max(x.word(SlowArray::dO) + x.word(SlowArray::O), passing_lse_gradient(x));
   return {x.tile(SlowArray::D, 1, 1) + streams, streams};
 }
 
@@ -109,11 +113,12 @@ template <class M, class Operands, class Footprint>
 void output_dots(M& m, const Operands& x, const Footprint& footprint) {
   if (x.shape.statistics() == 0) return;
   const index_t rows = output_dots_rows(x.shape, footprint);
-  const auto D = tiled(x.D, rows), dO = tiled(x.dO, rows), O = tiled(x.O, rows);
-  m.each(D.rows(), [&](auto& w, index_t i) {
-    const auto D_i = w.alloc(D(i));
-    w.compute(kernel::RowDots{}, D_i, w.stream(dO(i)), w.stream(O(i)));
-    w.store(D_i, D(i));
+  m.each(ceil_div(x.shape.n_q, rows), [&](auto& w, index_t i) {
+    const Range I{i * rows, std::min((i + 1) * rows, x.shape.n_q)};
+    const auto D_i = w.alloc(x.D.rows(I));
+    w.compute(kernel::RowDots{}, D_i, w.stream(x.dO.rows(I)), w.stream(x.O.rows(I)));
+    subtract_lse_gradient(w, x, D_i, I);
+    w.store(D_i, x.D.rows(I));
   });
 }
 

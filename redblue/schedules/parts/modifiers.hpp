@@ -258,8 +258,21 @@ void for_words_of_bias_gradient(const Sizes& x, const SlowMatrix& dBias, const F
 inline Words words_of_bias_gradient(const Sizes& x) {
   return x.modifiers.forms_bias_gradient() ? Words(bias_rows(x)) * x.n_k / x.modifiers.bias_copies : Words(0);
 }
-/// Is anything added to dBias beside dS? Without sinks nothing is left for a bias that all keys share.
+/// Is anything added to dBias beside dS? Without sinks nothing is left of D for a bias that all keys share.
 inline bool adds_sinks_to_bias(const Modifiers& m) { return m.bias_gradient_of_rows && m.sinks; }
+/// The gradient of lse is left for such a bias, whatever the sinks are.
+inline bool adds_lse_to_bias(const Sizes& x) { return x.modifiers.bias_gradient_of_rows && x.lse_gradient; }
+
+/// D <- D - dlse, where lse has a gradient: every schedule that forms D takes it off there.
+template <class W, class Operands, class Sums>
+void subtract_lse_gradient(W& w, const Operands& x, const Sums& D, Range rows) {
+  if constexpr (requires { x.dlse; })
+    if (x.dlse.shape.words() > 0) w.compute(kernel::Subtract{}, D, w.stream(x.dlse.rows(rows)));
+}
+inline Io lse_gradient_io(const Sizes& x, Words rows) {
+  return Io().read(SlowArray::dlse, x.lse_gradient ? rows : Words(0));
+}
+inline Words passing_lse_gradient(const Sizes& x) { return x.lse_gradient ? x.word(SlowArray::dlse) : Words(0); }
 
 /// dBias begins as 0; tiles of dS are added to it (docs/semantics.md). (Formulas are of the first instance.)
 template <class M, class Operands>
@@ -270,11 +283,16 @@ template <class M, class Operands>
                                  [&](Range rows) { m.update(kernel::ZeroOver{}, x.dBias.rows(rows)); });
 }
 /// dSinks = -SUM_i exp(sink - lse_i) D_i, row by row: reads n_q (2 d_v + 1) and the sinks, writes group words. A dBias
-/// that all keys share has the terms themselves: the same reads, one of dBias and one write for each row.
+/// that all keys share has the terms themselves: the same reads, one of dBias and one write for each row. Where lse has
+/// a gradient, D is less by it, and it is added to such a dBias, too.
 template <class M, class Operands>
 [[gnu::noinline]] void end_gradients_of_modifiers(M& m, const Operands& x, index_t instance) {
   if constexpr (requires { x.dSinks; }) {
     const bool of_sinks = x.dSinks.shape.words() > 0, of_bias = adds_sinks_to_bias(x.shape.modifiers);
+    for (index_t i = 0; adds_lse_to_bias(x.shape) && i < x.shape.n_q; ++i) {
+      const Range row{i, i + 1};
+      m.update(kernel::AddLseBiasGradient{}, x.dBias.rows(row), m.stream(x.lse.rows(row)), m.stream(x.dlse.rows(row)));
+    }
     if (!of_sinks && !of_bias) return;
     const auto sinks = m.load(x.sinks.all()), dSinks = m.alloc(x.dSinks.all());
     if (of_sinks && first_of_sinks(x.shape.modifiers, instance))
@@ -285,6 +303,7 @@ template <class M, class Operands>
       const Range row{i, i + 1};
       const auto D_i = m.alloc(SlowArray::D, {1, 1});
       m.compute(kernel::RowDots{}, D_i, m.stream(x.dO.rows(row)), m.stream(x.O.rows(row)));
+      subtract_lse_gradient(m, x, D_i, row);
       if (of_sinks) m.compute(kernel::AddSinkGradients{i}, dSinks, sinks, m.stream(x.lse.rows(row)), D_i);
       if (of_bias)
         m.update(kernel::AddSinkBiasGradient{false, i}, x.dBias.rows(row), sinks, m.stream(x.lse.rows(row)), D_i);
@@ -312,9 +331,16 @@ inline Io gradients_of_modifiers_io(const Sizes& x) {
   io.write(SlowArray::dBias, words_of_bias_gradient(x));
   const bool of_bias = adds_sinks_to_bias(m);
   if (m.sinks_gradient || of_bias)
-    io = io + Io().read(SlowArray::dO, Words(x.n_q) * x.d_v)
-                  .read(SlowArray::O, Words(x.n_q) * x.d_v)
-                  .read(SlowArray::sinks, x.mask.group);
+    io = io +
+         Io().read(SlowArray::dO, Words(x.n_q) * x.d_v)
+             .read(SlowArray::O, Words(x.n_q) * x.d_v)
+             .read(SlowArray::sinks, x.mask.group) +
+         lse_gradient_io(x, x.n_q);
+  if (adds_lse_to_bias(x))
+    io = io + lse_gradient_io(x, x.n_q)
+                  .read(SlowArray::lse, x.n_q)
+                  .read(SlowArray::dBias, x.n_q)
+                  .write(SlowArray::dBias, x.n_q);
   if (m.sinks_gradient) io.read(SlowArray::lse, x.n_q).write(SlowArray::dSinks, x.mask.group);
   if (of_bias) io.read(SlowArray::lse, x.n_q).read(SlowArray::dBias, x.n_q).write(SlowArray::dBias, x.n_q);
   return io;
@@ -323,13 +349,14 @@ inline Words gradients_of_modifiers_footprint(const Sizes& x) {
   const Modifiers& m = x.modifiers;
   Words most;
   if (m.forms_bias_gradient()) most = x.word(SlowArray::dBias);
+  if (adds_lse_to_bias(x)) most = x.word(SlowArray::dBias) + x.word(SlowArray::lse) + x.word(SlowArray::dlse);
   const bool of_bias = adds_sinks_to_bias(m);
   if (m.sinks_gradient || of_bias)
     most = std::max(most, x.tile(SlowArray::sinks, x.mask.group, 1) +
                               (m.sinks_gradient ? x.tile(SlowArray::dSinks, x.mask.group, 1) : Words(0)) +
                               x.tile(SlowArray::D, 1, 1) +
-                              std::max(x.word(SlowArray::dO) + x.word(SlowArray::O),
-                                       x.word(SlowArray::lse) + (of_bias ? x.word(SlowArray::dBias) : Words(0))));
+                              std::max({x.word(SlowArray::dO) + x.word(SlowArray::O), passing_lse_gradient(x),
+                                        x.word(SlowArray::lse) + (of_bias ? x.word(SlowArray::dBias) : Words(0))}));
   return most;
 }
 

@@ -28,6 +28,7 @@ struct Traits {
   bool modifiers = false;         ///< takes a bias, softcap, ALiBi, sinks and dropout (masks/modifiers.hpp)
   bool any_score = false;         ///< knows score functions besides softmax
   bool rewrites_outputs = false;  ///< revisits an output: a run holds it in the arithmetic type until the end
+  bool lse_gradient = false;      ///< takes the gradient of lse (Sizes::lse_gradient)
   bool accumulates = false;       ///< adds to given outputs (Sizes::accumulate)
   bool printed = false;           ///< a published algorithm as printed: its tiling may not fit M; never chosen
   bool shared_source = false;     ///< for A2 = A3 only

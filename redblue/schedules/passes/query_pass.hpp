@@ -25,7 +25,7 @@ inline Words query_pass_rows(const Sizes& x, index_t rows, index_t own, index_t 
 /// Second buffers: the next keys and the next streamed word.
 inline Phase query_pass_phase(const Sizes& x, QueryPass t, Words also = 0) {
   const Words word = std::max(passing_bias(x, x.word(SlowArray::V)), also),
-              O = x.statistics() > 0 ? x.word(SlowArray::O) : Words(0);
+              O = x.statistics() > 0 ? std::max(x.word(SlowArray::O), passing_lse_gradient(x)) : Words(0);
   const auto block = [&](const Sizes& part, index_t rows, index_t own, index_t kappa) {
     const Words keys = x.tile(SlowArray::K, std::min(t.bc, kappa), x.d) + word;
     return query_pass_rows(part, rows, own, t.bc) + std::max(keys, O);
@@ -44,7 +44,7 @@ inline Io query_pass_io(const Sizes& x, index_t Br) {
              .read(SlowArray::dO, Words(x.n_q) * x.d_v)
              .read(SlowArray::O, x.row_statistics() * x.d_v)
              .read(SlowArray::lse, x.row_statistics()) +
-         keys_io(x, visits);
+         lse_gradient_io(x, x.n_q) + keys_io(x, visits);
 }
 
 /// The cheapest Br for which phase(pass) fits.
@@ -82,7 +82,10 @@ void query_pass(W& w, const Operands& x, const QueryTiles& i, index_t bc, const 
   const auto P = w.alloc(SlowArray::P, {i.queries.size(), std::min(bc, s.n_k)}), dP = w.alloc(SlowArray::P, P.shape()),
              G = w.alloc(SlowArray::P, s.modifiers.two_weights() ? P.shape() : Shape{0, 0});
   const Slopes slopes(w, x);
-  if (i.O && i.D.shape().words() > 0) w.compute(kernel::RowDots{}, i.D, i.dO, w.stream(*i.O));  // D = rowsum(dO o O)
+  if (i.O && i.D.shape().words() > 0) {  // D = rowsum(dO o O)
+    w.compute(kernel::RowDots{}, i.D, i.dO, w.stream(*i.O));
+    subtract_lse_gradient(w, x, i.D, i.queries);
+  }
   for_steps(s.pairs().runs_of_keys(i.queries), bc, [&](Range J, index_t) {
     const Arg P_ij = P.cols(J.size()), dS_ij = dP.cols(J.size()),
               G_ij = G.cols(s.modifiers.two_weights() ? J.size() : 0);

@@ -21,8 +21,13 @@ struct RingBackward : Defaults {
   static constexpr std::string_view name = "ring";
   static constexpr std::string_view label = "ringB1";
   static constexpr std::string_view idea = "keeping the keys of a window and their gradients resident in rings";
-  static constexpr Traits traits{
-      .windows = true, .own_softmax = true, .masks = true, .patterns = true, .modifiers = true, .products = 5};
+  static constexpr Traits traits{.windows = true,
+                                 .own_softmax = true,
+                                 .masks = true,
+                                 .patterns = true,
+                                 .modifiers = true,
+                                 .lse_gradient = true,
+                                 .products = 5};
   static constexpr std::array<SlowArray, 0> workspace{};
 
   struct Tiling {
@@ -72,7 +77,8 @@ struct RingBackward : Defaults {
                          lse = x.statistic(SlowArray::lse, rows) + passing_sink(x, 0),
                          dBias = x.modifiers.bias_gradient ? x.word(SlowArray::dBias) : Words(0),
                          passing = std::max({x.tile(SlowArray::dO, rows, std::min(t.bv, x.d_v)), lse,
-                                             x.statistic(SlowArray::D, rows), passing_bias(x, 0), dBias});
+                                             x.statistic(SlowArray::D, rows) + passing_lse_gradient(x),
+                                             passing_bias(x, 0), dBias});
              return P + std::max(x.tile(SlowArray::Q, rows, x.d) + slopes_tile(x) +
                                      (TilesOfWeights(x.modifiers).count() - 1) * P + passing,
                                  x.tile(SlowArray::dQ, rows, x.d));
@@ -87,6 +93,7 @@ struct RingBackward : Defaults {
                 blocks = x.pairs().row_blocks(t.Br).count();
     const Words keys = RingSide::of_keys(x.pairs(), t.Br).items_met();
     return modifiers_io(x, pairs, visits, blocks) + sinks_io(x, blocks) + bias_gradient_io(x, pairs, visits) +
+           lse_gradient_io(x, x.n_q) +
            Io().read(SlowArray::Q, Words(x.n_q) * x.d)
                .read(SlowArray::K, keys * x.d)
                .read(SlowArray::V, keys * x.d_v)
@@ -181,6 +188,7 @@ struct RingBackward : Defaults {
         {
           const auto D_i = m.alloc(x.D.rows(I));
           m.compute(kernel::RowDots{}, D_i, P, dS);
+          subtract_lse_gradient(m, x, D_i, I);
           for (const RingPart& j : seen)  // dS = scale P o (dP - D)
             weights_at(j).gradient(visit, x.scale, at(dS, j), at(P, j), at(G, j), at(F, j), D_i.arg());
         }

@@ -43,6 +43,7 @@ void query_block(M& m, const BackwardOperands& x, const Arg& K, const Arg& V, Ra
     });
     const auto D_i = m.alloc(x.D.rows(I));
     m.compute(kernel::RowDots{}, D_i, P, dS);
+    subtract_lse_gradient(m, x, D_i, I);
     m.compute(kernel::ScoreGradient{x.shape.score, x.scale}, dS, P, D_i);  // dS = scale P o (dP - D)
     m.store(D_i, x.D.rows(I));
   }

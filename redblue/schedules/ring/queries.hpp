@@ -21,8 +21,13 @@ struct RingQueriesBackward : Defaults {
   static constexpr std::string_view name = "ring_queries";
   static constexpr std::string_view label = "ringB2";
   static constexpr std::string_view idea = "keeping the queries of a window and their gradients resident in rings";
-  static constexpr Traits traits{
-      .windows = true, .masks = true, .patterns = true, .modifiers = true, .any_score = true, .products = 5};
+  static constexpr Traits traits{.windows = true,
+                                 .masks = true,
+                                 .patterns = true,
+                                 .modifiers = true,
+                                 .any_score = true,
+                                 .lse_gradient = true,
+                                 .products = 5};
   static constexpr std::array<SlowArray, 0> workspace{};
 
   struct Tiling {
@@ -60,7 +65,9 @@ struct RingQueriesBackward : Defaults {
   static Words arriving(const Sizes& x, index_t rows) {
     return x.tile(SlowArray::Q, rows, x.d) + x.tile(SlowArray::dO, rows, x.d_v) + x.statistic(SlowArray::lse, rows);
   }
-  static Words passing_output(const Sizes& x) { return x.statistics() > 0 ? x.word(SlowArray::O) : Words(0); }
+  static Words passing_output(const Sizes& x) {
+    return x.statistics() > 0 ? std::max(x.word(SlowArray::O), passing_lse_gradient(x)) : Words(0);
+  }
   static Words footprint(const Sizes& x, Tiling t) {
     const RingSide rows = side(x, t);
     const RingSide::Largest largest = rows.largest();
@@ -86,6 +93,7 @@ struct RingQueriesBackward : Defaults {
     const RingSide::Sums sums = queries.sums();
     const Words pairs = sums.pairs, rows = queries.items_met();
     return modifiers_io(x, pairs, x.n_k, queries.blocks.count()) + bias_gradient_io(x, pairs, x.n_k, sums.visits) +
+           lse_gradient_io(x, rows) +
            Io().read(SlowArray::Q, rows * x.d)
                .read(SlowArray::K, Words(x.n_k) * x.d)
                .read(SlowArray::V, Words(x.n_k) * x.d_v)
@@ -139,8 +147,10 @@ struct RingQueriesBackward : Defaults {
   static void enter(M& m, const BackwardOperands& x, const Queries<M>& queries, const RingStep& i) {
     const auto of = [&](const Tile<M>& tile) { return tile.rows(i.rows.begin, i.rows.size()); };
     m.load_into(of(queries.dO), x.dO.rows(i.items));
-    if (x.shape.statistics() > 0)  // D = rowsum(dO o O)
+    if (x.shape.statistics() > 0) {  // D = rowsum(dO o O)
       m.compute(kernel::RowDots{}, of(queries.D), of(queries.dO), m.stream(x.O.rows(i.items)));
+      subtract_lse_gradient(m, x, of(queries.D), i.items);
+    }
     m.load_into(of(queries.Q), x.Q.rows(i.items));
     m.load_into(of(queries.lse), x.lse.rows(i.items));
     m.compute(kernel::Zero{}, of(queries.dQ));

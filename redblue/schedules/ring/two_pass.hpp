@@ -18,7 +18,8 @@ struct RingTwoPassBackward : Defaults {
   static constexpr std::string_view name = "ring_two_pass";
   static constexpr std::string_view label = "ringB3";
   static constexpr std::string_view idea = "two passes, the keys and then the queries of a window resident in rings";
-  static constexpr Traits traits{.windows = true, .own_softmax = true, .masks = true, .patterns = true, .products = 7};
+  static constexpr Traits traits{
+      .windows = true, .own_softmax = true, .masks = true, .patterns = true, .lse_gradient = true, .products = 7};
   static constexpr std::array workspace{SlowArray::D};
 
   struct Tiling {
@@ -69,7 +70,8 @@ struct RingTwoPassBackward : Defaults {
     };
     const Words block = seen_keys_footprint(x, t.Br, [&](index_t rows, index_t kappa) {
       const Words P = x.tile(SlowArray::P, rows, kappa),
-                  statistic = std::max(x.tile(SlowArray::lse, rows, 1), x.tile(SlowArray::D, rows, 1));
+                  statistic = std::max(x.tile(SlowArray::lse, rows, 1),
+                                       x.tile(SlowArray::D, rows, 1) + passing_lse_gradient(x));
       return P + std::max(P + std::max(arriving(rows), statistic), x.tile(SlowArray::dQ, rows, bd));
     });
     return {x.tile(SlowArray::K, s, x.d) + x.tile(SlowArray::V, s, x.d_v) + block, arriving(std::min(t.Br, x.n_q))};
@@ -93,7 +95,7 @@ struct RingTwoPassBackward : Defaults {
   static Words prefetch(const Sizes& x, Tiling t) { return prefetch_of(phases(x, t)); }
   static Io io(const Sizes& x, Tiling t) {
     const Words keys = keys_of(x, t).items_met(), rows = queries_of(x, t).items_met();
-    return Io()
+    return lse_gradient_io(x, x.n_q)
         .read(SlowArray::Q, (rows + x.n_q) * x.d)
         .read(SlowArray::K, (keys + x.n_k) * x.d)
         .read(SlowArray::V, (keys + x.n_k) * x.d_v)

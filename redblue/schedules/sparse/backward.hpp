@@ -14,8 +14,13 @@ struct SparseBackward : Defaults {
   static constexpr std::string_view name = "sparse";
   static constexpr std::string_view label = "sE5";
   static constexpr std::string_view idea = "materialising probabilities of the pairs, then dS";
-  static constexpr Traits traits{
-      .keeps_scores = true, .masks = true, .patterns = true, .lists_pairs = true, .modifiers = true, .products = 5};
+  static constexpr Traits traits{.keeps_scores = true,
+                                 .masks = true,
+                                 .patterns = true,
+                                 .lists_pairs = true,
+                                 .modifiers = true,
+                                 .lse_gradient = true,
+                                 .products = 5};
   static constexpr std::array workspace{SlowArray::D, SlowArray::P};
 
   struct Tiling {

@@ -15,7 +15,7 @@ struct SparseSpilledBackward : Defaults {
   static constexpr std::string_view label = "sE4";
   static constexpr std::string_view idea = "keeping keys resident, spilling dS of the pairs";
   static constexpr Traits traits{
-      .masks = true, .patterns = true, .lists_pairs = true, .modifiers = true, .products = 5};
+      .masks = true, .patterns = true, .lists_pairs = true, .modifiers = true, .lse_gradient = true, .products = 5};
   static constexpr std::array workspace{SlowArray::D, SlowArray::P};
 
   struct Tiling {

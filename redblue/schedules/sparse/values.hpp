@@ -15,8 +15,13 @@ struct SparseValuesBackward : Defaults {
   static constexpr std::string_view name = "sparse_values";
   static constexpr std::string_view label = "sE6";
   static constexpr std::string_view idea = "materialising probabilities of the pairs, dV beside dS";
-  static constexpr Traits traits{
-      .keeps_scores = true, .masks = true, .patterns = true, .lists_pairs = true, .modifiers = true, .products = 5};
+  static constexpr Traits traits{.keeps_scores = true,
+                                 .masks = true,
+                                 .patterns = true,
+                                 .lists_pairs = true,
+                                 .modifiers = true,
+                                 .lse_gradient = true,
+                                 .products = 5};
   static constexpr std::array workspace{SlowArray::D, SlowArray::P};
 
   struct Tiling {

@@ -21,6 +21,7 @@ struct StripsBackward : Defaults {
                                  .masks = true,
                                  .hides = true,
                                  .modifiers = true,
+                                 .lse_gradient = true,
                                  .products = 5};
   static constexpr std::array workspace{SlowArray::P_b, SlowArray::dS_b};
 
@@ -56,7 +57,8 @@ struct StripsBackward : Defaults {
   /// Beside the strips of rows.
   static std::array<Phase, 4> rows_phases(const Sizes& x, index_t rows) {
     return {strip_scores_phase(x, rows), strip_softmax_phase(x, rows),
-            strip_phase(x, SlowArray::dO, SlowArray::V, rows), Phase{x.tile(SlowArray::D, rows, 1), 0}};
+            strip_phase(x, SlowArray::dO, SlowArray::V, rows),
+            Phase{x.tile(SlowArray::D, rows, 1) + passing_lse_gradient(x), 0}};
   }
   static Words rows_footprint(const Sizes& x, index_t a) {
     const index_t derivatives = x.modifiers.softcap > 0 ? 1 : 0;
@@ -84,7 +86,7 @@ struct StripsBackward : Defaults {
 
   static Io io(const Sizes& x, Tiling t) {
     const Words keys = x.pairs().visited_keys(t.a), rows = x.pairs().visited_rows(t.b);
-    const Io modifiers = strip_scores_io(x, t.a) + bias_gradient_io(x, x.nnz(), keys);
+    const Io modifiers = strip_scores_io(x, t.a) + bias_gradient_io(x, x.nnz(), keys) + lse_gradient_io(x, x.n_q);
     return modifiers + Io().read(SlowArray::Q, (x.n_q + rows) * x.d)
                            .read(SlowArray::K, 2 * keys * x.d)
                            .read(SlowArray::V, keys * x.d_v)
@@ -136,6 +138,7 @@ struct StripsBackward : Defaults {
         drop_pairs(w, x, box, dS);
         const auto D_i = w.alloc(SlowArray::D, {strip.rows.size(), 1});
         w.compute(kernel::PairRowDots(box), D_i, P, dS);
+        subtract_lse_gradient(w, x, D_i, strip.rows);
         w.compute(kernel::PairSubtract(box), dS, D_i);
         w.compute(kernel::ScaleByWeights{x.scale}, dS, P);  // dS = scale P o (dP - D)
       }

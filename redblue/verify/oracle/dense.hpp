@@ -87,9 +87,13 @@ class Dense {
     return lse;
   }
 
-  /// SUM dO o O
+  /// SUM dO o O, and SUM dlse lse where lse has a gradient, over the rows that see a key
   T loss() const {
-    return sum<T>(x_.n_q, block_, [&](index_t i) { return dot(at(SlowArray::dO), i, output(i, row(i))); });
+    return sum<T>(x_.n_q, block_, [&](index_t i) {
+      const Row<T> r = row(i);
+      const bool counts = x_.lse_gradient && isfinite(r.lse);
+      return dot(at(SlowArray::dO), i, output(i, r)) + (counts ? dlse(i) * r.lse : T(0));
+    });
   }
 
   /// Every gradient of the operation, as functions of O and lse where those are among the inputs.
@@ -98,9 +102,9 @@ class Dense {
     return gradients([&](index_t i) { return given ? row(i, at(SlowArray::lse)(i, 0)) : row(i); },
                      [&](index_t i, const Row<T>& r) {
                        if (!has_row_sums()) return T(0);
-                       if (!given) return dot(at(SlowArray::dO), i, output(i, r));
+                       if (!given) return dot(at(SlowArray::dO), i, output(i, r)) - dlse(i);
                        const auto o = at(SlowArray::O).words.begin() + i * x_.d_v;
-                       return dot(at(SlowArray::dO), i, std::vector<T>(o, o + x_.d_v));
+                       return dot(at(SlowArray::dO), i, std::vector<T>(o, o + x_.d_v)) - dlse(i);
                      });
   }
 
@@ -120,7 +124,7 @@ class Dense {
     };
     // Minus D: what is subtracted adds to the magnitude.
     return sizes.gradients(weights, [&](index_t i, const Row<T>& r) {
-      return has_row_sums() ? -dot(sizes.at(SlowArray::dO), i, sizes.output(i, r)) : T(0);
+      return has_row_sums() ? -dot(sizes.at(SlowArray::dO), i, sizes.output(i, r)) - sizes.dlse(i) : T(0);
     });
   }
   /// The largest finite sum of magnitudes behind an entry of O: its terms may cancel.
@@ -131,7 +135,7 @@ class Dense {
       for (index_t t = 0; t < x_.d_v; ++t) {
         T terms = 0;
         for (std::size_t k = 0; k < r.p.size(); ++k) terms += std::abs(r.p[k] * kept(i, r.keys[k]) * V_(r.keys[k], t));
-        if (std::isfinite(terms)) most = std::max(most, terms);
+        if (isfinite(terms)) most = std::max(most, terms);
       }
     }
     return most;
@@ -154,13 +158,14 @@ class Dense {
       const auto magnitudes = [&](const auto& other) {
         return sum<T>(x_.d_v, block_, [&](index_t t) { return std::abs(dO(i, t) * other(t)); });
       };
-      const T D = has_row_sums() ? magnitudes([&](index_t t) { return o[static_cast<std::size_t>(t)]; }) : T(0);
+      const T D = std::abs(dlse(i)) +
+                  (has_row_sums() ? magnitudes([&](index_t t) { return o[static_cast<std::size_t>(t)]; }) : T(0));
       for (std::size_t k = 0; k < r.p.size(); ++k) {
         const index_t j = r.keys[k];
         const T dP = kept(i, j) * magnitudes([&](index_t t) { return V_(j, t); });
         const T dScore = std::abs(steepness(r, k)) * (dP + D), dS = std::abs(scale_) * dScore;
         sum_of_keys += dScore;
-        const auto take = [](T& most, T term) { most = std::isfinite(term) ? std::max(most, term) : most; };
+        const auto take = [](T& most, T term) { most = isfinite(term) ? std::max(most, term) : most; };
         take(dBias, m.bias_over_keys ? sum_of_keys : dScore);
         take(dQ, dS * largest(K_, j));
         take(dK, dS * largest(Q_, i));
@@ -195,9 +200,9 @@ class Dense {
     for (index_t i = 0; i < x_.n_q; ++i) {
       const Row<T> r = row(i);
       const std::vector<T> o = output(i, r);
-      T terms = 0;
+      T terms = std::abs(dlse(i));
       for (index_t t = 0; t < x_.d_v; ++t) terms += std::abs(at(SlowArray::dO)(i, t) * o[static_cast<std::size_t>(t)]);
-      if (!std::isinf(sink(i))) total += std::exp(sink(i) - r.lse) * terms;
+      if (!isinf(sink(i))) total += exp(sink(i) - r.lse) * terms;
     }
     return total;
   }
@@ -223,13 +228,13 @@ class Dense {
   }
   T softcapped(T s) const {
     const T cap = static_cast<T>(modifiers().softcap);
-    return cap > 0 ? cap * std::tanh(s / cap) : s;
+    return cap > 0 ? cap * tanh(s / cap) : s;
   }
   /// The derivative of the softcap.
   T softcap_slope(index_t i, index_t j) const {
     const T cap = static_cast<T>(modifiers().softcap);
     if (!(cap > 0)) return T(1);
-    const T t = std::tanh(product_of(i, j) / cap);
+    const T t = tanh(product_of(i, j) / cap);
     return 1 - t * t;
   }
   index_t bias_row(index_t i) const { return at(SlowArray::bias).shape.rows == 1 ? 0 : i; }
@@ -255,6 +260,8 @@ class Dense {
                                      m.drop_row + i / group, m.drop_col + j);
     return keeps ? static_cast<T>(1 / (1 - m.dropout)) : T(0);
   }
+  /// The gradient of lse of a row.
+  T dlse(index_t i) const { return x_.lse_gradient ? at(SlowArray::dlse)(i, 0) : T(0); }
   /// The score of the sink of a row: -inf where there is none.
   T sink(index_t i) const {
     return modifiers().sinks ? at(SlowArray::sinks)(head(i), 0) : -std::numeric_limits<T>::infinity();
@@ -289,16 +296,16 @@ class Dense {
     const std::vector<T> s = scores(i);
     T m = sink(i);
     for (const T x : s)
-      if (x > m || std::isnan(x)) m = x;
+      if (x > m || isnan(x)) m = x;
     r.p.resize(s.size());
     if (m == r.lse) return r;
     const auto total_from = [&](T shift) {
-      for (std::size_t j = 0; j < s.size(); ++j) r.p[j] = std::exp(s[j] - shift);
+      for (std::size_t j = 0; j < s.size(); ++j) r.p[j] = exp(s[j] - shift);
       const T all =
           sum<T>(static_cast<index_t>(s.size()), block_, [&](index_t j) { return r.p[static_cast<std::size_t>(j)]; });
-      return modifiers().sinks ? all + std::exp(sink(i) - shift) : all;
+      return modifiers().sinks ? all + exp(sink(i) - shift) : all;
     };
-    r.lse = m + std::log(total_from(m));
+    r.lse = m + log(total_from(m));
     const T z = total_from(r.lse);
     for (T& p : r.p) p /= z;
     return r;
@@ -313,16 +320,15 @@ class Dense {
   }
   /// f(s); 0 of a score that is -inf.
   T weight_of(T s, T lse) const {
-    const bool hidden = s == -std::numeric_limits<T>::infinity();
     switch (p_.score) {
       case Score::softmax:
-        return std::isinf(lse) && lse < 0 ? T(0) : std::exp(s - lse);
+        return isinf(lse) && lse < 0 ? T(0) : exp(s - lse);
       case Score::sigmoid:
-        return 1 / (1 + std::exp(-s));
+        return logistic(s);
       case Score::relu:
-        return s > 0 || std::isnan(s) ? s : T(0);
+        return s > 0 || isnan(s) ? s : T(0);
       case Score::identity:
-        return hidden ? T(0) : s;
+        return s == -std::numeric_limits<T>::infinity() ? T(0) : s;
     }
     return s;
   }
@@ -348,7 +354,7 @@ class Dense {
     return words;
   }
 
-  /// From the weights of each row and its D = rowsum(dO o O).
+  /// From the weights of each row and its D = rowsum(dO o O) - dlse.
   template <class Weights, class RowD>
   Matrices<T> gradients(const Weights& weights, const RowD& D_of) const {
     Matrix<T> dQ(Q_.shape), dK(K_.shape), dV(V_.shape);
@@ -360,7 +366,7 @@ class Dense {
     for (index_t i = 0; i < x_.n_q; ++i, to_K.end_term(), to_V.end_term()) {
       const Row<T> r = weights(i);
       const T D = D_of(i, r);
-      if (modifiers().sinks_gradient && !std::isinf(sink(i))) dSinks(head(i), 0) -= std::exp(sink(i) - r.lse) * D;
+      if (modifiers().sinks_gradient && !isinf(sink(i))) dSinks(head(i), 0) -= exp(sink(i) - r.lse) * D;
       VectorSum<T> to_Q(x_.d, block_);  // terms: keys
       for (std::size_t k = 0; k < r.keys.size(); ++k, to_Q.end_term()) {
         const index_t j = r.keys[k];
@@ -398,7 +404,10 @@ class Dense {
   Matrix<T> times(const Matrix<T>& a, const Matrix<T>& b) const { return product(a, b, block_); }
   void project() {
     set_rows();
-    if (x_.approximation == nullptr) return;
+    if constexpr (std::is_floating_point_v<T>)
+      if (x_.approximation != nullptr) approximate();
+  }
+  void approximate() {
     Instance<T> one{x_, scale_, Q_, K_, block_, {0, 0}, {0, 0}, x_.mask.hi != Mask::kFar, nudge_};
     for (index_t i = 0; i < x_.n_q; ++i) {
       const std::vector<index_t> keys = seen(i);
@@ -414,6 +423,8 @@ class Dense {
     switch (p_.op) {
       case Operation::forward:
       case Operation::backward:
+      case Operation::tangent:
+      case Operation::second:
         V_ = at(SlowArray::V);
         [[fallthrough]];
       case Operation::scores:
@@ -445,6 +456,7 @@ class Dense {
     switch (p_.op) {
       case Operation::forward:
       case Operation::backward:
+      case Operation::second:
         return {{SlowArray::dQ, dQ}, {SlowArray::dK, dK}, {SlowArray::dV, dV}};
       case Operation::gradient_x:
         return {{SlowArray::g, times(transposed(SlowArray::A1), dQ)}};
@@ -465,6 +477,7 @@ class Dense {
       case Operation::scores:
       case Operation::weights:
       case Operation::merge:
+      case Operation::tangent:
         break;
     }
     throw std::logic_error("an operation without gradients");

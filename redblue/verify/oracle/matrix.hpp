@@ -1,11 +1,27 @@
 #pragma once
 #include <algorithm>
+#include <cmath>
 #include <vector>
 
 #include "redblue/language/types.hpp"
 
-/// Sums and matrices of the oracle.
+/// Numbers, sums and matrices of the oracle.
 namespace redblue::oracle {
+
+// Called without std, so that a type of numbers may bring its own.
+using std::exp;
+using std::isfinite;
+using std::isinf;
+using std::isnan;
+using std::log;
+using std::tanh;
+
+/// 1 / (1 + exp(-s)), and how it moves, without an infinity on the way.
+template <class T>
+T logistic(T s) {
+  const T e = exp(s > 0 ? -s : s);
+  return s > 0 ? 1 / (1 + e) : e / (1 + e);
+}
 
 /// Terms that are added one to the next. A longer sum is cut into blocks of this many terms: each is summed on its own,
 /// then the blocks are added up. So the rounding error of a sum hardly grows with its length.

@@ -1,0 +1,98 @@
+#pragma once
+#include "redblue/schedules/pairs/index_words.hpp"
+#include "redblue/schedules/second/score_sweeps.hpp"
+
+namespace redblue::schedule {
+
+/// Gradients of gradients in two sweeps: the first is that of three_sweeps, the second has keys resident, finishes LK
+/// and LV block by block, and revisits LQ in slow memory, as fused_key_outer of the backward pass does with dQ.
+///   1  reads n_q (2 d + 2 d_v + 1) + 2 A(Br) (d + d_v)   writes n_q (d_v + 3)
+///   2  reads 2 n_k (d + d_v) + B(Bc) (2 d + d_v + 4) + (B(Bc) - n_q) d   writes n_k (d + d_v) + B(Bc) d
+/// A(Br) = SUM_I kappa_I and B(Bc) = SUM_J rho_J as in three_sweeps. Leading 16 + 30 = 46 n^2 d^2/M for d_v = d.
+struct SecondFusedKeyOuter : Defaults {
+  using Operands = SecondOperands;
+  static constexpr std::string_view name = "fused_key_outer";
+  static constexpr std::string_view idea = "a sweep for LdO, and one with keys resident that revisits LQ";
+  static constexpr Traits traits{.masks = true,
+                                 .patterns = true,
+                                 .modifiers = true,
+                                 .rewrites_outputs = true,
+                                 .lse_gradient = true,
+                                 .products = 17};
+  static constexpr std::array workspace{SlowArray::D, SlowArray::Hm, SlowArray::Xm};
+
+  struct Tiling {
+    QueryPass outputs;
+    KeyPass keys;
+    void tile_sizes(const auto& tile_size) {
+      outputs.tile_sizes(tile_size);
+      keys.tile_sizes(tile_size);
+    }
+  };
+
+  static Tiling smallest(const Sizes& x, const Multiples& m) {
+    const index_t q = smallest_tile(x.n_q, m.query), k = smallest_tile(x.n_k, m.key);
+    return {{q, k}, {k, q}};
+  }
+  static std::optional<Tiling> choose_tiling(const Sizes& x, const Limits& limits) {
+    const auto outputs = choose_query_pass(
+        x, limits, [&](QueryPass t) { return output_sweep_phase(x, t); },
+        prices_with_modifiers(x, limits, limits.price.of(second_keys_io(x, 1)), Sinks::none));
+    const auto keys = choose_second_keys(
+        x, limits, [&](KeyPass t) { return keys_phase(x, t); },
+        second_queries_io(x, 1) + Io().read(SlowArray::LQ, x.d).write(SlowArray::LQ, x.d));
+    if (!outputs || !keys) return std::nullopt;
+    return Tiling{*outputs, *keys};
+  }
+
+  /// LQ of the queries that pass is resident while it is added to.
+  static Phase keys_phase(const Sizes& x, KeyPass t) {
+    return key_sweep_phase(x, t, [&](index_t rows) { return x.tile(SlowArray::LQ, rows, x.d); });
+  }
+  static std::array<Phase, 2> phases(const Sizes& x, Tiling t) {
+    return {output_sweep_phase(x, t.outputs), keys_phase(x, t.keys)};
+  }
+  static Words footprint(const Sizes& x, Tiling t) { return footprint_of(phases(x, t)); }
+  static Words prefetch(const Sizes& x, Tiling t) { return prefetch_of(phases(x, t)); }
+  static Io io(const Sizes& x, Tiling t) {
+    const Words visits = x.pairs().visited_rows(t.keys.Bc);
+    Words hidden;
+    for_rows_without_keys(x.pairs(), [&](Range rows) { hidden += rows.size(); });
+    return output_sweep_io(x, t.outputs.Br) + key_sweep_io(x, key_visits(x, t.keys.Bc)) +
+           Io().read(SlowArray::LQ, (visits + hidden - x.n_q) * x.d).write(SlowArray::LQ, (visits + hidden) * x.d);
+  }
+  static Words macs(const Sizes& x, Tiling t) {
+    return x.pairs().pairs_of_rows(t.outputs.Br) * (Words(3) * x.d + Words(4) * x.d_v) +
+           x.pairs().pairs_of_keys(t.keys.Bc) * (Words(7) * x.d + Words(3) * x.d_v);
+  }
+  static IndexWords index(const Sizes& x, Tiling t) {
+    return index_of_phases({row_pass_index(x, t.outputs.Br).words(), key_pass_index(x, t.keys.Bc).words()});
+  }
+
+  template <Machine M>
+  static void run(M& m, const SecondOperands& x, Tiling t) {
+    const Pairs pairs = x.shape.pairs();
+    const Blocks rows = pairs.row_blocks(t.outputs.Br), keys = pairs.key_blocks(t.keys.Bc);
+    m.each(rows.count(), [&](auto& w, index_t i) { output_sweep(w, x, rows(i), t.outputs.bc); });
+    for_rows_without_keys(pairs, [&](Range I) { m.update(kernel::ZeroOver{}, x.LQ.rows(I)); });
+    for (index_t j = 0; j < keys.count(); ++j) {
+      const Range J = keys(j);
+      const auto also = [&](auto& w, Range I, const Arg& G, const Arg& dS, const auto& K_j, const auto& gK_j) {
+        const auto LQ_i = w.alloc(x.LQ.rows(I));
+        for_first_visits(pairs, I, J, 0, [&](Range part, bool first) {
+          const auto of_part = LQ_i.rows(part.begin - I.begin, part.size());
+          if (first)
+            w.compute(kernel::Zero{}, of_part);
+          else
+            w.load_into(of_part, x.LQ.rows(part));
+        });
+        w.compute(kernel::Gemm{}, LQ_i, G, K_j);
+        w.compute(kernel::Gemm{}, LQ_i, dS, gK_j);
+        w.store(LQ_i, x.LQ.rows(I));
+      };
+      key_sweep(m, x, J, t.keys.br, also);
+    }
+  }
+};
+
+}  // namespace redblue::schedule

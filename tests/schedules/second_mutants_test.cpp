@@ -1,0 +1,160 @@
+#include <gtest/gtest.h>
+
+#include "redblue/machines/ram/ram.hpp"
+#include "redblue/schedules/backward/two_pass.hpp"
+#include "redblue/schedules/describe.hpp"
+#include "redblue/schedules/second/fused_key_outer.hpp"
+#include "redblue/schedules/second/tangent.hpp"
+#include "redblue/schedules/second/three_sweeps.hpp"
+#include "redblue/verify/arrays.hpp"
+#include "schedules/mutants/slips.hpp"
+
+namespace redblue::test {
+
+using namespace mutants;
+using namespace schedule;
+
+namespace {
+
+Sizes with_mask() { return {7, 9, 3, 2, Mask{.hi = 3}, false}; }
+Sizes without_mask() { return {7, 9, 3, 2, {}, false}; }
+Sizes with_lse_gradient() {
+  Sizes x = with_mask();
+  x.lse_gradient = true;
+  return x;
+}
+
+/// Slips that change no count, on an instance with numbers: `slips_in(the right run)`.
+template <class S, class SlipsIn>
+void expect_caught_by_numbers(Sizes x, const typename S::Tiling& t, const SlipsIn& slips_in) {
+  x.modifiers.softcap = 1.5;
+  x.modifiers.dropout = 0.25;
+  claims::Arrays<double> a(describe<S>(), x, tile_sizes_of(t));
+  Trace right;
+  machine::Null null;
+  machine::Traced<machine::Null> traced(null, right);
+  S::run(traced, typename S::Operands(x, *a.problem.scale), t);
+  std::vector<Mutant> list = slips_in(right);
+  list.push_back({"none", right});
+  const auto wanted = a.wanted();
+  for (const auto& [slip, run] : list) {
+    EXPECT_EQ(verdict_of<S>(x, t, run), "") << slip;
+    machine::Ram<double> ram(S::footprint(x, t).to_index(), a.slow());
+    machine::detail::play(run, ram);
+    double gap = 0;
+    for (const SlowArray output : S::Operands::outputs)
+      gap = std::max(gap, claims::largest_gap(a.words.at(output), wanted.at(output).words));
+    if (slip == "none")
+      EXPECT_LT(gap, 1e-12);
+    else
+      EXPECT_GT(gap, 1e-3) << slip;
+  }
+}
+
+}  // namespace
+
+TEST(SecondMutants, OfTheGradientOfLseAreCaught) {
+  using S = TwoPassBackward;
+  const S::Tiling t{{3, 1}, {2, 2}};
+  const Sizes x = with_lse_gradient();
+  const Trace right = recorded<S>(x, t);
+  const Is subtract = computes<kernel::Subtract>();
+  expect_caught<S>(x, t,
+                   {{"forgets dlse", without(right, all(subtract))},
+                    {"takes it off twice", twice(right, all(subtract))},
+                    {"takes off lse", mixed_up(right, subtract, dlse, lse)},
+                    {"forms D after dlse is off", without(right, first(computes<kernel::RowDots>()))}});
+}
+
+TEST(SecondMutants, OfTangentsAreCaught) {
+  using S = TangentQueryOuter;
+  const S::Tiling t{3, 2};
+  const Sizes x = with_mask();
+  const Trace right = recorded<S>(x, t);
+  const Is step = computes<kernel::Scores>(), values = computes<kernel::Gemm>(tO);
+  expect_caught<S>(x, t,
+                   {{"forgets O", without(right, all(computes<kernel::SubtractScaledRows>()))},
+                    {"forgets the tangents of values", without(right, all(values && touches(tV)))},
+                    {"takes values for their tangents", mixed_up(right, values, tV, V)},
+                    {"takes keys for their tangents", mixed_up(right, computes<kernel::Gemm>(P), tK, K)},
+                    {"loads keys for every product", again(right, loads(K), computes<kernel::Gemm>(P))},
+                    {"loads lse for every key", again(right, loads(lse), step)},
+                    {"skips the initialisation of tO", without(right, all(computes<kernel::Zero>(tO)))},
+                    {"keeps scores of all keys", with_room(right, step, 2 * t.Br * (x.n_k - t.bc))},
+                    {"visits invisible keys", recorded<S>(without_mask(), t)},
+                    {"stores tO for every key", early(right, stores(tO), values)},
+                    {"forgets the last tlse", without(right, last(stores(tlse)))}});
+}
+
+TEST(SecondMutants, OfThreeSweepsAreCaught) {
+  using S = SecondThreeSweeps;
+  const S::Tiling t{{3, 2}, 2, 2, {3, 2}};
+  const Sizes x = with_lse_gradient();
+  const Trace right = recorded<S>(x, t);
+  const Is gradient = computes<kernel::SecondGradient>();
+  expect_caught<S>(x, t,
+                   {{"forms LQ before its statistics", phases_first(right, stores(LQ))},
+                    {"forms LK and LV first", phases_first(right, stores(LK))},
+                    {"forgets LK and LV", without_phases(right, stores(LK))},
+                    {"forgets dlse", without(right, all(computes<kernel::Subtract>()))},
+                    {"adds G K alone", without(right, all(computes<kernel::Gemm>(LQ) && Is([](const Operation& op) {
+                                                            return op.args[2].block.array == gK;
+                                                          })))},
+                    {"multiplies O by no w", without(right, all(computes<kernel::RowDotsAndRest>()))},
+                    {"forgets the change of values", without(right, all(computes<kernel::Gemm>(LV)))},
+                    {"takes V for gV", mixed_up(right, computes<kernel::Gemm>(P), gV, V)},
+                    {"reloads keys for their directions", again(right, loads(K), computes<kernel::Gemm>(LQ))},
+                    {"skips the initialisation of LK", without(right, all(computes<kernel::Zero>(LK)))},
+                    {"keeps a tile too many", with_room(right, gradient, t.keys.br * t.keys.Bc)},
+                    {"forgets Ldlse", without(right, all(stores(Ldlse)))},
+                    {"stores LQ for every key", early(right, stores(LQ), gradient)},
+                    {"forgets the last LdO", without(right, last(stores(LdO)))}});
+}
+
+TEST(SecondMutants, OfFusedKeyOuterAreCaught) {
+  using S = SecondFusedKeyOuter;
+  const S::Tiling t{{3, 2}, {3, 2}};
+  const Sizes x = with_mask();
+  const Trace right = recorded<S>(x, t);
+  const Is of_LQ = computes<kernel::Gemm>(LQ);
+  expect_caught<S>(x, t,
+                   {{"reads LQ before it is written", without(right, all(computes<kernel::Zero>(LQ)))},
+                    {"forgets what LQ was", without(right, all(loads(LQ)))},
+                    {"stores LQ for each product", early(right, stores(LQ), of_LQ)},
+                    {"loads LQ for each product", again(right, loads(LQ), of_LQ)},
+                    {"forgets the last LQ", without(right, last(stores(LQ)))},
+                    {"visits queries that see nothing", recorded<S>(without_mask(), t)},
+                    {"keeps LQ of other queries", with_room(right, of_LQ, t.keys.br * x.d)}});
+}
+
+TEST(SecondMutants, OfTangentsThatOnlyNumbersCanTellAreCaught) {
+  expect_caught_by_numbers<TangentQueryOuter>(with_mask(), {3, 2}, [](const Trace& right) {
+    return std::vector<Mutant>{
+        {"weighs no tangents", without(right, all(computes<kernel::ScoreGradient>()))},
+        {"sums tangents of one step", without(right, not_first(computes<kernel::AddRowSums>()))},
+        {"forgets the slope of the softcap", without(right, all(computes<kernel::ThroughSoftcap>()))},
+        {"forgets the scale", with(right, anything(), &kernel::Scale::factor, 1.0)},
+        {"drops no tangents", without(right, last(computes<kernel::Drop>()))}};
+  });
+}
+
+TEST(SecondMutants, OfThreeSweepsThatOnlyNumbersCanTellAreCaught) {
+  using S = SecondThreeSweeps;
+  expect_caught_by_numbers<S>(with_lse_gradient(), {{3, 2}, 2, 2, {3, 2}}, [](const Trace& right) {
+    const Is gradient = computes<kernel::SecondGradient>();
+    const auto swapped = [](std::size_t a, std::size_t b) {
+      return [=](Operation& op) { std::swap(op.args[a], op.args[b]); };
+    };
+    return std::vector<Mutant>{
+        {"takes E for dP", changed(right, all(gradient), swapped(2, 3))},
+        {"takes w for x", changed(right, all(gradient), swapped(5, 6))},
+        {"takes w D off x once", without(right, last(computes<kernel::SubtractScaledRows>(Xm)))},
+        {"forgets that the slope of the softcap changes",
+         with(right, anything(), &kernel::SecondGradient::softcap, 1e9)},
+        {"forgets the softcap of dS", without(right, last(computes<kernel::ThroughSoftcap>()))},
+        {"keeps w in the change of values", without(right, last(computes<kernel::ScoreGradient>(P)))},
+        {"drops nothing of E", without(right, last(computes<kernel::Drop>()))}};
+  });
+}
+
+}  // namespace redblue::test
