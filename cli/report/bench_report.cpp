@@ -25,7 +25,11 @@ double BenchCell::flops() const {
   const Sizes x = p.sizes();
   const Words pairs = visible_pairs(x) * (p.instances() / batches_of(x));
   const double forward = 2 * (pairs * (Words(p.d) + p.d_v)).to_double();
-  return p.op == Operation::forward ? forward : (p.forward_given ? 2.5 : 3.5) * forward;
+  if (p.op == Operation::forward) return forward;
+  const double first = p.forward_given ? 0 : forward, d = static_cast<double>(p.d), d_v = static_cast<double>(p.d_v);
+  if (p.op == Operation::tangent) return first + 2 * pairs.to_double() * (3 * d + 2 * d_v);
+  if (p.op == Operation::second) return first + 2 * pairs.to_double() * (10 * d + 7 * d_v);
+  return first + 2.5 * forward;
 }
 
 double median(const BenchCell& cell, const std::function<double(const Repetition&)>& value) {

@@ -116,7 +116,7 @@ TEST(CliBench, RefusesWhatItCannotTime) {
     Args args;
     const char* says;
   } cases[] = {
-      {{"--op", "gradient-x"}, "choose from forward, backward"},
+      {{"--op", "gradient-x"}, "choose from forward, backward, tangent, second"},
       {{"--repetitions", "0"}, "--repetitions 0"},
       {{"--min-time", "-1"}, "--min-time -1"},
       {{"--d", "8,x"}, "--d 8,x: 'x' is not a whole number"},
