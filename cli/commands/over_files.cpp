@@ -1,10 +1,10 @@
 #include "commands/over_files.hpp"
 
 #include <fmt/format.h>
-#include <sys/resource.h>
 
 #include <algorithm>
 #include <fstream>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -41,8 +41,9 @@ struct OfProcess {
       if (name == "read_bytes:") read_bytes = value;
       if (name == "write_bytes:") write_bytes = value;
     }
-    rusage usage{};
-    if (getrusage(RUSAGE_SELF, &usage) == 0) peak_rss = usage.ru_maxrss * kKiB;
+    std::ifstream status("/proc/self/status");  // getrusage counts what the process held that started this one
+    for (std::string name; status >> name;)
+      if (name == "VmHWM:" && status >> peak_rss) peak_rss *= kKiB;
     std::ifstream groups("/proc/self/cgroup");
     for (std::string line; std::getline(groups, line);) {
       const std::size_t first = line.find(':'), second = line.find(':', first + 1);
@@ -59,7 +60,7 @@ std::string mib(double bytes) { return fmt::format("{:.1f} MiB", bytes / static_
 std::string mib(index_t bytes) { return mib(static_cast<double>(bytes)); }
 
 /// Tiles of many rows keep kernels busy; smaller ones are for where memory is short.
-const std::vector<index_t> kMultiples{128, 32, 8, 1};
+const std::vector<index_t> kMultiples{128, 16, 1};
 
 // What is taken for the speed of a machine that `redblue doctor` has not measured: a plain solid-state disk, memory and
 // core. The plan of a run that is resumed must be the same, so nothing is measured now.
@@ -179,35 +180,64 @@ plan::Plan OverFiles::plan(const Problem& p, const plan::Options& planner, const
   options.backend = backend_.get();
   options.threads = 1;
   const bool own_multiples = planner.multiple.query > 1 || planner.multiple.key > 1 || planner.multiple.feature > 1;
-  std::vector<plan::Plan> plans;  // of the fewest words, for tiles that are multiples of each of these
+  struct Candidate {
+    std::optional<plan::Plan> plan;
+    double bytes = std::numeric_limits<double>::infinity();
+  };
   std::exception_ptr none;
-  for (const index_t multiple : own_multiples ? std::vector<index_t>{1} : kMultiples) {
-    std::optional<plan::Plan> best;
+  const plan::Cap cap = memory_cap(*limit_, tensors, options);
+  Words smallest = 0;  // bytes of those that do not fit
+  const auto best_with = [&](index_t multiple) {
+    Candidate best;
     // Buffers beside fast memory take more or less of the limit, as schedules and tiles have it.
-    for (index_t percent = 100; percent >= 30; percent -= 10) {
+    for (const index_t percent : {100, 85, 70, 55, 40}) {
       plan::Options o = planner;
       o.M = M_.value_or(room / 100 * percent);
-      o.cap = memory_cap(*limit_, tensors, options);
       if (!own_multiples) o.multiple.query = o.multiple.key = multiple;
+      if (o.schedule.empty()) o.quadratic_workspace = false;
       try {
         plan::Plan plan = plan::make_plan(p, o);
-        if (!best || plan.io().total() < best->io().total()) best = std::move(plan);
+        const std::size_t of_words = plan.chosen;
+        for (std::size_t i = 0; i < plan.rows.size(); ++i) {
+          const plan::Row& row = plan.rows[i];
+          if (row.io.total().to_double() * static_cast<double>(word) >= best.bytes)
+            break;  // those of more words follow
+          if (!plan.may_choose(row)) continue;
+          plan.chosen = i;
+          if (const Words takes = cap.bytes_of(plan); takes > cap.most) {
+            smallest = smallest == 0 ? takes : std::min(smallest, takes);
+            continue;
+          }
+          const double bytes = bytes_over_files(plan, tensors, options);
+          if (bytes >= best.bytes) continue;
+          best = {plan, bytes};
+          if (i != of_words)
+            best.plan->reason = fmt::format(
+                "of the schedules that fit --memory, {} moves the fewest bytes over files, whose pages, and what lies "
+                "between the rows of columns, move as a whole",
+                row.schedule);
+        }
       } catch (const CapacityError&) {
-        none = std::current_exception();
-      } catch (const MemoryError&) {
         none = std::current_exception();
       }
       if (M_) break;
     }
-    if (best) plans.push_back(*std::move(best));
-  }
-  if (plans.empty()) std::rethrow_exception(none);
-  const auto words = [](const plan::Plan& plan) { return plan.io().total().to_double(); };
-  const double least = words(*std::ranges::min_element(plans, {}, words));
-  // Kernels take large multiples faster: the largest that cost few words more.
-  const auto best = std::ranges::find_if(plans, [&](const plan::Plan& plan) { return words(plan) <= 1.1 * least; });
-  memory_ = run_bytes(*best, tensors, options);
-  return std::move(*best);
+    return best;
+  };
+  // Kernels take large multiples faster: the largest that cost few bytes more.
+  std::vector<Candidate> candidates;
+  for (const index_t multiple : own_multiples ? std::vector<index_t>{1} : kMultiples)
+    if (Candidate c = best_with(multiple); c.plan) candidates.push_back(std::move(c));
+  if (candidates.empty() && none) std::rethrow_exception(none);
+  if (candidates.empty())
+    throw MemoryError(
+        fmt::format("--memory of {} bytes is too small: the smallest run takes {}", *limit_, smallest.str()), smallest,
+        *limit_);
+  const double least = std::ranges::min_element(candidates, {}, &Candidate::bytes)->bytes;
+  plan::Plan best = *std::ranges::find_if(candidates, [&](const Candidate& c) { return c.bytes <= 1.1 * least; })->plan;
+  best.options.cap = cap;
+  memory_ = run_bytes(best, tensors, options);
+  return best;
 }
 
 std::optional<plan::Plan> OverFiles::nested(const Problem& p, const plan::Options& planner, const Tensors& tensors,
@@ -218,6 +248,7 @@ std::optional<plan::Plan> OverFiles::nested(const Problem& p, const plan::Option
   backend_ = files_backend(map_, files_);
   options.backend = backend_.get();
   o.outer = planner;
+  if (planner.schedule.empty()) o.outer.quadratic_workspace = false;
   for (index_t percent = 100; percent >= 30; percent -= 10) {
     const Words words = M_ ? Words(*M_) : Words(room / 100 * percent);
     o.levels[1].bytes = words * Words(size_of(compute));

@@ -46,8 +46,9 @@ class OverFiles {
   /// Had an earlier process computed all, and only the names of the outputs were missing? They have them now.
   bool were_computed();
   /// The nest of least time in fast memory which, with all buffers, fits the limit: --M words, or as many as do. Where
-  /// no level below can carry out kernels, the plan of the fewest words, for one thread. `options` then says where it
-  /// is carried out.
+  /// no level below can carry out kernels, the plan that moves the fewest bytes, columns and what lies between their
+  /// words included, for one thread. Schedules with n x n workspace are taken by name only. `options` then says where
+  /// it is carried out.
   plan::Plan plan(const Problem& p, const plan::Options& planner, const Tensors& tensors, RunOptions& options);
 
   /// The bytes of the words that the plan moves; 0 unless it was asked for.

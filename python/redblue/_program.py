@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import subprocess
+import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,3 +25,23 @@ def printed_by(*command: Any) -> str:
     if done.returncode != 0:
         raise InvalidProblem(done.stderr.strip().removeprefix("redblue: "))
     return done.stdout
+
+
+def printed_while(say: Callable[[str], Any], *command: Any) -> str:
+    """What `printed_by` returns, where `say` gets each line that the program says while it runs. An exception, as of Ctrl-C, ends it."""
+    said = ""
+    with tempfile.TemporaryFile("w+") as out:
+        process = subprocess.Popen([program(), *map(str, command)], stdout=out, stderr=subprocess.PIPE, text=True)
+        with process:
+            assert process.stderr is not None
+            try:
+                for line in process.stderr:
+                    said = line.strip().removeprefix("redblue: ")
+                    say(said)
+            except BaseException:
+                process.kill()
+                raise
+        if process.returncode != 0:
+            raise InvalidProblem(said or f"the program was ended by signal {-process.returncode}")
+        out.seek(0)
+        return out.read()

@@ -10,6 +10,7 @@ its own and stays below `memory` and a constant (docs/files.md). h5py and zarr a
 from __future__ import annotations
 
 import json
+import logging
 import mmap
 import os
 import tempfile
@@ -22,7 +23,7 @@ import numpy as np
 from . import _core
 from ._arrays import NumPy
 from ._errors import InvalidProblem, Unsupported
-from ._program import printed_by
+from ._program import printed_while
 
 PathLike = Union[str, "os.PathLike[str]"]
 
@@ -249,7 +250,8 @@ def run(
         redblue.files.run(q, k, v, do=do, op="backward", out={"dq": "dq.npy", "dk": "dk.npy", "dv": "dv.npy"})
 
     op is that of `redblue run --op`, as are all other options, by their names there: causal, window, scale, softcap, layout,
-    compute_dtype, M, schedule, ... (docs/cli.md). Returns the report of the run: words, bytes, bounds, time.
+    compute_dtype, M, schedule, ... (docs/cli.md). Returns the report of the run: words, bytes, bounds, time. What the program
+    says meanwhile, such as how far it is every ten seconds, goes to the logger "redblue" as info.
 
     Raises what `tensor` raises, and InvalidProblem with the message of the program where that refuses or fails.
     """
@@ -265,4 +267,4 @@ def run(
                 np.save(source, small)
             words += ["--raw", f"{name}={tensor(source).raw}"]
         command = ["run", "--op", op, "--memory", memory, *words, *_outputs(op, out), *_flags(options), "--json"]
-        return json.loads(printed_by(*command))
+        return json.loads(printed_while(logging.getLogger("redblue").info, *command))

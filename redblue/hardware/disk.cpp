@@ -13,6 +13,7 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <numeric>
 #include <random>
 #include <sstream>
 #include <tuple>
@@ -173,22 +174,28 @@ double read_latency(Bench& bench) {
   return lower_median(std::move(samples));
 }
 
-/// All cells, fewest bytes under way first, in up to three rounds, of which each gives every cell a sample. The first
-/// round may end before its time; later ones are left out.
+/// All cells, in up to three rounds, of which each gives every cell a sample. The first takes them with the fewest
+/// bytes under way first, and may end before its time. The order of the others follows no rule: a disk that is fast at
+/// first, and slower where much was read just before, shall not look as if many bytes under way were slow.
 bool sweep(Bench& bench, const SweepOptions& options, std::vector<SweepCell>& cells) {
   constexpr int kRounds = 3;
   struct Samples {
     std::vector<double> in_order, by_blocks;
   };
   std::vector<Samples> samples(cells.size());
+  std::vector<std::size_t> order(cells.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
   const Clock::time_point start = Clock::now();
   const auto time_is_left = [&] { return seconds_since(start) < options.seconds; };
-  for (int round = 0; round < kRounds; ++round)
-    for (std::size_t i = 0; i < cells.size() && (time_is_left() || samples[0].in_order.empty()); ++i) {
+  for (int round = 0; round < kRounds; ++round) {
+    if (round > 0) std::ranges::shuffle(order, bench.random);
+    for (const std::size_t i : order) {
+      if (!time_is_left() && !samples[0].in_order.empty()) break;
       const auto engine = file::io::make_engine({.depth = cells[i].depth});
       samples[i].in_order.push_back(read_bandwidth(bench, *engine, cells[i], Order::in_order));
       samples[i].by_blocks.push_back(read_bandwidth(bench, *engine, cells[i], Order::by_blocks));
     }
+  }
   std::size_t measured = 0;
   for (; measured < cells.size() && !samples[measured].in_order.empty(); ++measured) {
     cells[measured].in_order = lower_median(std::move(samples[measured].in_order));

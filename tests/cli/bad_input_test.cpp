@@ -181,7 +181,7 @@ TEST(Cli, TooSmallMListsTheSmallestOfEverySchedule) {
   const Stocked s;
   expect_refused(s, {"run --M 2"_args + kNpyFiles, {"M = 2 words is too small", "flash: needs M >= "}});
   expect_refused(
-      s, {"run --memory 40B --schedule flash"_args + kNpyFiles, {"M = 10 words is too small", "flash: needs M >= 11"}});
+      s, {"run --M 10 --schedule flash"_args + kNpyFiles, {"M = 10 words is too small", "flash: needs M >= 11"}});
 }
 
 TEST(Cli, RefusesIncompleteOrMixedFiles) {

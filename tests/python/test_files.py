@@ -1,5 +1,6 @@
 """redblue.files: where tensors lie in files, and runs over them."""
 
+import logging
 import os
 
 import ml_dtypes
@@ -199,6 +200,9 @@ def test_a_run_over_files_gives_what_a_call_in_memory_gives(qkv, tmp_path):
     (q, k, v), paths = qkv
     report = files.run(*paths, out=tmp_path / "o.npy", memory="16MiB", causal=True, scale=0.5)
     assert report["schema"] == "redblue.run/1" and report["moved"] == report["formula"]
+    over = report["files"]
+    assert over["word_bytes_read"] + over["word_bytes_written"] == 4 * report["moved"]["io"]
+    assert over["process"]["peak_rss"] < over["limit"] + over["beside_limit"], "of the program alone, without this process"
     wanted, lse = redblue.attention(q, k, v, causal=True, scale=0.5, return_lse=True)
     np.testing.assert_allclose(np.load(tmp_path / "o.npy"), wanted, rtol=1e-4, atol=1e-5)
     mapped = [np.load(path, mmap_mode="r") for path in paths]
@@ -229,6 +233,30 @@ def test_gradients_over_files(qkv, tmp_path):
     o, lse = redblue.attention(q, k, v, return_lse=True)
     for name, wanted in zip(("dq", "dk", "dv"), redblue.attention_backward(do, q, k, v, o, lse)):
         np.testing.assert_allclose(np.load(out[name]), wanted, rtol=1e-3, atol=1e-4)
+
+
+def test_a_run_says_how_far_it_is(qkv, tmp_path, monkeypatch, caplog):
+    _, paths = qkv
+    monkeypatch.setenv("REDBLUE_PROGRESS_SECONDS", "1e-9")
+    with caplog.at_level("INFO", "redblue"):
+        files.run(*paths, out=tmp_path / "o.npy", memory="16MiB")
+    assert any("%" in message for message in caplog.messages), caplog.messages
+
+
+def test_what_ends_the_call_ends_the_program(qkv, tmp_path, monkeypatch):
+    _, paths = qkv
+    before = sorted(os.listdir(tmp_path))
+    monkeypatch.setenv("REDBLUE_PROGRESS_SECONDS", "1e-9")
+
+    def interrupt(message):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(logging.getLogger("redblue"), "info", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        files.run(*paths, out=tmp_path / "o.npy", memory="16MiB", M=200)
+    assert set(os.listdir(tmp_path)) <= {*before, "o.npy"}
+    if (tmp_path / "o.npy").exists():  # the program was faster
+        assert np.load(tmp_path / "o.npy").shape == (2, 40, 8)
 
 
 def test_a_run_that_fails_leaves_no_output_and_says_why(qkv, tmp_path):

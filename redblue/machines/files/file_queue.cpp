@@ -13,7 +13,7 @@ namespace redblue::machine {
 
 using file::io::Engine;
 using file::io::kPage;
-using Place = file::io::FileMap::Place;
+using PlaceInFile = file::io::FileMap::Place;
 
 namespace {
 
@@ -22,7 +22,7 @@ constexpr index_t kSmallGap = 1 << 15;
 constexpr std::size_t kMostOpen = 8;       ///< runs that grow: operands that are read in turn
 constexpr std::size_t kMostListed = 4096;  ///< pieces that are read, and that are written, ahead
 
-bool overlap(const file::io::Request& r, const Place& place, index_t bytes) {
+bool overlap(const file::io::Request& r, const PlaceInFile& place, index_t bytes) {
   return r.file == place.file && r.offset < place.offset + bytes && place.offset < r.offset + r.bytes;
 }
 
@@ -44,9 +44,9 @@ FileQueue::~FileQueue() {
   for (const auto& w : sent_writes_) Engine::wait_done(w->request);
 }
 
-Cut FileQueue::cut() const { return {buffers_.request, kSmallGap}; }
+Cut FileQueue::cut_for(const FileBuffers& buffers) { return {buffers.request, kSmallGap}; }
 
-std::optional<Place> FileQueue::place_of(const Piece& p) const {
+std::optional<PlaceInFile> FileQueue::place_of(const Piece& p) const {
   const auto place = map_.find(std::bit_cast<const void*>(p.first));
   if (place && place->bytes < p.bytes)
     throw InvalidProblem(
@@ -114,7 +114,7 @@ void FileQueue::list_write_of(Lock& lock, const Piece& p) {
   if (listed_writes_.size() == 1) for_machine_.notify_all();
 }
 
-void FileQueue::wait_for_writes(Lock& lock, const Place& place, index_t bytes) {
+void FileQueue::wait_for_writes(Lock& lock, const PlaceInFile& place, index_t bytes) {
   const auto overlaps = [&](const std::shared_ptr<Write>& w) { return overlap(w->request, place, bytes); };
   while (true) {
     const auto sent = std::find_if(sent_writes_.begin(), sent_writes_.end(),
@@ -137,7 +137,7 @@ void FileQueue::wait_for_writes(Lock& lock, const Place& place, index_t bytes) {
   }
 }
 
-FileQueue::Run& FileQueue::run_for(Lock& lock, const Place& place, index_t bytes) {
+FileQueue::Run& FileQueue::run_for(Lock& lock, const PlaceInFile& place, index_t bytes) {
   const index_t end = place.offset + bytes;
   for (Run* run : open_) {
     Request& r = run->request;
@@ -218,7 +218,7 @@ FileQueue::Taken FileQueue::take(const Piece& p, bool counted) {
   return {run->request.buffer + (place->offset - run->request.offset), run};
 }
 
-FileQueue::Run& FileQueue::read_now(Lock& lock, const Place& place, const Piece& p) {
+FileQueue::Run& FileQueue::read_now(Lock& lock, const PlaceInFile& place, const Piece& p) {
   while (std::ranges::any_of(sent_writes_, [&](const auto& w) { return overlap(w->request, place, p.bytes); }))
     finish_oldest_write(lock);
   Run& run = run_for(lock, place, p.bytes);  // there is room: all else has been taken and given back

@@ -39,6 +39,9 @@ class FileQueue {
   FileQueue(const FileQueue&) = delete;
   FileQueue& operator=(const FileQueue&) = delete;
 
+  /// How blocks are cut into requests.
+  static Cut cut_for(const FileBuffers& buffers);
+
   // The thread that lists. It waits where the buffers are full. All throw Stopped after stop().
   struct Stopped {};
   void list_read(const Storage& s, const Block& b);
@@ -111,7 +114,7 @@ class FileQueue {
   };
   using Lock = std::unique_lock<std::mutex>;
 
-  Cut cut() const;
+  Cut cut() const { return cut_for(buffers_); }
   std::optional<file::io::FileMap::Place> place_of(const Piece& p) const;
   // What lists.
   void list_piece(Lock& lock, const Piece& p);

@@ -6,6 +6,7 @@
 #include <thread>
 #include <utility>
 
+#include "redblue/machines/files/cover.hpp"
 #include "redblue/machines/files/file_memory.hpp"
 #include "redblue/machines/files/listing.hpp"
 #include "redblue/machines/resumable.hpp"
@@ -30,13 +31,13 @@ class Lister {
   Lister(FileQueue& queue, const machine::FileArrays& arrays, const plan::Prepared& schedule, index_t done)
       : queue_(queue), thread_([&queue, &arrays, &schedule, done] {
           try {
-            machine::Listing listing(queue, arrays);
+            machine::Listing<FileQueue> listing(queue, arrays);
             machine::Resumption before{.done = done};
             machine::Resumable resumable(listing, before);
             machine::Any any(resumable);
             schedule.run(any);
             queue.end_list();
-          } catch (const machine::Listing::Unknown&) {
+          } catch (const machine::UnknownNumber&) {
             queue.end_list();
           } catch (const FileQueue::Stopped&) {
             queue.end_list();
@@ -277,7 +278,39 @@ Measured FilesBackend::run_in(const plan::Plan& plan, const Tensors& tensors, co
   return all;
 }
 
+/// What requests take over what words take, for the chosen row.
+double cover_of(const RowFacts& facts, const machine::FileArrays& arrays) {
+  machine::Cover cover;
+  machine::Listing<machine::Cover> listing(cover, arrays);
+  machine::Any any(listing);
+  try {
+    facts.prepared().run(any);
+  } catch (const machine::Cover::Enough&) {
+    return cover.ratio();
+  } catch (const machine::UnknownNumber&) {
+    return cover.ratio();
+  }
+  return cover.ratio();
+}
+
 }  // namespace
+
+double bytes_over_files(const plan::Plan& plan, const Tensors& tensors, const RunOptions& options) {
+  return with_compute(options.compute, [&]<class T>(T*) {
+    double bytes = 0;
+    Stack arrays, fast;
+    Scratch<T, FileMemory<T>> scratch;
+    ArenaMemo memo;
+    RunOptions one = options;
+    one.threads = 1;
+    lay_out(plan, tensors, one, {physical_memory(), Walk::some}, Room{arrays, fast}, memo, scratch,
+            [&](const plan::Plan& part, const RowFacts& facts, Resources<T, FileMemory<T>>& with, const Converted&,
+                const Reordered&) {
+              bytes += part.row().io.total().to_double() * sizeof(T) * cover_of(facts, with.slow().front());
+            });
+    return bytes;
+  });
+}
 
 std::unique_ptr<Backend> files_backend(FileMap map, FilesOptions options) {
   return std::make_unique<FilesBackend>(std::move(map), std::move(options));

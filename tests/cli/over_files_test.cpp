@@ -1,0 +1,110 @@
+#include <filesystem>
+#include <fstream>
+
+#include "cli/cli.hpp"
+
+/// run --memory: over files, in no more memory than that.
+namespace redblue::test {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+Problem grouped_problem() {
+  Problem p = problem(19, 23, 6, 5);
+  p.batch = 2;
+  p.heads = 4;
+  p.kv_heads = 2;
+  return p;
+}
+
+const Args kPlan = "--M 300 --schedule flash --multiple q=1,k=1"_args;
+
+TEST(OverFiles, WritesTheSameFilesAsARunInMemory) {
+  const Problem p = grouped_problem();
+  const Workplace w;
+  const Data x = generate(p);
+  w.inputs(p, x);
+  w.safetensors("x.safetensors", p, x);
+  ASSERT_EQ(w.run("run --quiet --threads 1"_args + kPlan + kNpyFiles).exit_code, 0);
+  const std::string o = file::read_text(w / "o.npy"), lse = file::read_text(w / "lse.npy");
+  const Finished npy = w.run("run --memory 4MiB --json"_args + kPlan + kNpyFiles);
+  ASSERT_EQ(npy.exit_code, 0) << npy.err;
+  EXPECT_TRUE(file::read_text(w / "o.npy") == o);
+  EXPECT_TRUE(file::read_text(w / "lse.npy") == lse);
+  const Json j = npy.json(), files = j["files"];
+  expect_fields(files, {"engine", "direct", "limit", "beside_limit", "memory", "buffers", "workspace_on_disk",
+                        "converted_bytes", "reads", "writes", "waited_seconds", "bytes_per_second", "process"});
+  EXPECT_EQ(files["limit"], 4 << 20);
+  EXPECT_LE(files["memory"], files["limit"]);
+  EXPECT_EQ(files["word_bytes_read"].get<index_t>() + files["word_bytes_written"].get<index_t>(),
+            4 * j["moved"]["io"].get<index_t>());
+  EXPECT_EQ(files["writes"]["asked"], files["word_bytes_written"]);
+
+  const Args archives = "--input x.safetensors --output"_args;
+  ASSERT_EQ(w.run("run --quiet --threads 1"_args + kPlan + archives + Args{"here.safetensors"}).exit_code, 0);
+  const Finished text = w.run("run --memory 4MiB"_args + kPlan + archives + Args{"there.safetensors"});
+  ASSERT_EQ(text.exit_code, 0) << text.err;
+  EXPECT_TRUE(file::read_text(w / "here.safetensors") == file::read_text(w / "there.safetensors"));
+  EXPECT_THAT(text.out, AllOf(HasSubstr("asked of the kernel"), HasSubstr("of 4.0 MiB"), HasSubstr("/proc/self/io")));
+}
+
+TEST(OverFiles, GradientsTakeTheirForwardPassAlong) {
+  const Problem p = grouped_problem();
+  const Workplace w;
+  const Data x = generate(p);
+  w.inputs(p, x);
+  w.npy("do.npy", {p.batch, p.heads, p.n_q, p.d_v}, std::vector<double>(x.q.begin(), x.q.begin() + 760));
+  const Args args =
+      "run --op backward --with-forward --M 400 --q q.npy --k k.npy --v v.npy "
+      "--do do.npy --dq dq.npy --dk dk.npy --dv dv.npy "
+      "--o o.npy --lse lse.npy --quiet --multiple q=1,k=1"_args;
+  ASSERT_EQ(w.run(args + "--threads 1"_args).exit_code, 0);
+  std::vector<std::string> here;
+  const std::vector<std::string> names{"dq.npy", "dk.npy", "dv.npy", "o.npy", "lse.npy"};
+  for (const std::string& name : names) here.push_back(file::read_text(w / name));
+  const Finished f = w.run(args + "--memory 4MiB"_args);
+  ASSERT_EQ(f.exit_code, 0) << f.err;
+  for (std::size_t i = 0; i < names.size(); ++i) EXPECT_TRUE(file::read_text(w / names[i]) == here[i]) << names[i];
+}
+
+TEST(OverFiles, StaysBelowItsLimit) {
+  const Workplace w;
+  // 24 MiB each, without blocks on the disk.
+  for (const char* const name : {"q", "k", "v"}) {
+    std::ofstream(w / name).flush();
+    std::filesystem::resize_file(w / name, 24 << 20);
+  }
+  const Finished f = w.run(
+      "run --memory 24MiB --window 15,0 --layout nd "
+      "--raw q=q:f32:98304x64 --raw k=k:f32:98304x64 --raw v=v:f32:98304x64 --o o.npy --json"_args);
+  ASSERT_EQ(f.exit_code, 0) << f.err;
+  const Json files = f.json()["files"];
+  EXPECT_LE(files["memory"], files["limit"]);
+#ifndef __SANITIZE_ADDRESS__
+  EXPECT_LT(files["process"]["peak_rss"].get<index_t>(),
+            files["limit"].get<index_t>() + files["beside_limit"].get<index_t>());
+#endif
+}
+
+TEST(OverFiles, RefusesByNameWhatItCannotDo) {
+  const Problem p = grouped_problem();
+  const Workplace w;
+  w.inputs(p, generate(p));
+  const auto refusal = [&](const Args& more) {
+    const Finished f = w.run("run"_args + more + kNpyFiles);
+    EXPECT_EQ(f.exit_code, 2) << f.err;
+    EXPECT_EQ(w.files(), (std::set<std::string>{"q.npy", "k.npy", "v.npy"}));
+    return f.err;
+  };
+  EXPECT_THAT(refusal("--memory 4MiB --verify"_args), HasSubstr("--verify with --memory: it holds all arrays"));
+  EXPECT_THAT(refusal("--memory 4MiB --threads 2"_args), HasSubstr("--threads with --memory"));
+  EXPECT_THAT(refusal("--memory 4MiB --objective words"_args), HasSubstr("--objective with --memory"));
+  EXPECT_THAT(refusal("--memory 64KiB"_args),
+              AllOf(HasSubstr("--memory 64KiB: a run over files"), HasSubstr("--M WORDS")));
+  EXPECT_THAT(refusal("--memory 4MiB --M 2"_args), HasSubstr("M = 2 words is too small"));
+  EXPECT_THAT(refusal("--memory 4MiB --compute-dtype bf16"_args), HasSubstr("bf16"));
+}
+
+}  // namespace
+}  // namespace redblue::test
