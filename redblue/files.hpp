@@ -6,6 +6,7 @@
 #include "redblue/files/io/file_map.hpp"
 #include "redblue/files/mapped_file.hpp"
 #include "redblue/files/npy.hpp"
+#include "redblue/files/partial/partial_run.hpp"
 #include "redblue/files/place.hpp"
 #include "redblue/files/raw.hpp"
 #include "redblue/files/safetensors.hpp"

@@ -101,8 +101,8 @@ void ResumeOptions::add_to(const Command& command) {
       "is the same to the last bit");
   command
       .option("--checkpoint-seconds", checkpoint_s,
-              "with --memory: seconds between checkpoints (default 30); they are where fast memory is empty, between "
-              "the outermost blocks")
+              "with --memory: seconds between checkpoints (default 30), and more where they would take more than a "
+              "twentieth of the time")
       .type_name("SECONDS");
 }
 
@@ -117,8 +117,8 @@ OverFiles::OverFiles(const MemoryOptions& memory, const ResumeOptions& resume) :
     return;
   }
   files_.checkpoint_s = resume.checkpoint_s.value_or(files_.checkpoint_s);
-  if (!(files_.checkpoint_s >= 0))
-    throw InvalidProblem(fmt::format("--checkpoint-seconds {}: give 0 or more", files_.checkpoint_s));
+  if (!(files_.checkpoint_s >= 0 && files_.checkpoint_s <= 1e9))
+    throw InvalidProblem(fmt::format("--checkpoint-seconds {}: give 0 to 1e9", files_.checkpoint_s));
   limit_ = parse_bytes("--memory", *memory.memory).to_index();
   files_.buffers = buffers_for(*limit_);
   files_.report = [this](const FilesReport& r) { report_ = r; };
@@ -294,6 +294,7 @@ void OverFiles::add_to(Json& j, double seconds) const {
                 {"operations_done_before", r.resumed_operations},
                 {"checkpoints", r.checkpoints},
                 {"kept_bytes", r.kept_bytes},
+                {"fast_memory_bytes", r.fast_bytes},
                 {"bytes_per_second", static_cast<double>(r.reads.moved + r.writes.moved) / seconds},
                 {"process",
                  {{"read_bytes", process.read_bytes},
@@ -319,9 +320,8 @@ void OverFiles::print(double seconds) const {
   if (partial_->resumed())
     fmt::print("{:<14} {:>20} operations of the run were done before; files moved what the others need\n", "resumed",
                r.resumed_operations);
-  if (r.kept_bytes > 0)
-    fmt::print("{:<14} {:>20} bytes were read and kept before they were written over, for --resume\n", "checkpoints",
-               r.kept_bytes);
+  fmt::print("{:<14} {:>20} for --resume, with {} bytes of fast memory and {} that were written over\n", "checkpoints",
+             r.checkpoints, r.fast_bytes, r.kept_bytes);
   fmt::print("{:<14} {:>20.1f} MB/s; kernels waited {:.3g} s of {:.3g}\n", "rate",
              static_cast<double>(r.reads.moved + r.writes.moved) / seconds * 1e-6, r.waited_s, seconds);
   if (r.inner_words.empty())

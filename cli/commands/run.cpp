@@ -1,9 +1,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <bit>
 #include <chrono>
-#include <cmath>
 #include <memory>
 #include <tuple>
 #include <utility>
@@ -14,6 +12,7 @@
 #include "commands/run_ranks.hpp"
 #include "files/huge_rows.hpp"
 #include "files/nan.hpp"
+#include "files/slopes.hpp"
 #include "files/tensors.hpp"
 #include "files/unused.hpp"
 #include "options/options.hpp"
@@ -249,23 +248,6 @@ void print_report(const RunFlags& flags, const std::string& layout, const plan::
     if (verification) print_text(*verification);
     proof.print();
   }
-}
-
-/// The slopes of Press et al. (Train short, test long, 2022): powers of 2^(-8 / heads), for a power of two of heads;
-/// else those of the largest power of two below, then every second one of twice as many heads.
-std::vector<double> alibi_slopes(index_t heads) {
-  const auto powers = [](index_t n, index_t step, index_t count) {
-    std::vector<double> list;
-    list.reserve(static_cast<std::size_t>(count));
-    for (index_t h = 0; h < count; ++h)
-      list.push_back(std::exp2(-8.0 * static_cast<double>(1 + h * step) / static_cast<double>(n)));
-    return list;
-  };
-  const auto below = static_cast<index_t>(std::bit_floor(static_cast<std::uint64_t>(heads)));
-  std::vector<double> slopes = powers(below, 1, below);
-  const std::vector<double> rest = powers(2 * below, 2, heads - below);
-  slopes.insert(slopes.end(), rest.begin(), rest.end());
-  return slopes;
 }
 
 /// Throws InvalidProblem where --tolerance or --certificate do not go with the rest.

@@ -105,7 +105,7 @@ class OutputFiles {
   /// is full, show before the work.
   OutputFiles(const FileOptions& files, const Problem& p, DType dtype, DType lse_dtype, const FileLayout& layout)
       : OutputFiles(files, p, dtype, lse_dtype, layout, nullptr, nullptr) {}
-  /// The same, and the outputs lie in files of a partial run that has their paths, and have addresses of the map.
+  /// Puts the outputs into files of a partial run that has their paths, and gives them addresses of the map.
   OutputFiles(const FileOptions& files, const Problem& p, DType dtype, DType lse_dtype, const FileLayout& layout,
               file::partial::PartialRun* partial, file::io::FileMap* map);
   ~OutputFiles();

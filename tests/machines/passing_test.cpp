@@ -12,6 +12,7 @@
 #include "redblue/machines/outline.hpp"
 #include "redblue/machines/ram/ram.hpp"
 #include "redblue/machines/ram/sizing.hpp"
+#include "redblue/machines/resumable.hpp"
 #include "redblue/machines/trace.hpp"
 #include "redblue/machines/weighed.hpp"
 #include "redblue/planner/timed.hpp"
@@ -105,6 +106,12 @@ TEST(Passing, EveryOperationAndEveryHintReachesTheMachineBehind) {
               const machine::Observed<Recorder>::Callback nothing;
               machine::Observed observed(r, nothing);
               say_everything(observed);
+            }),
+            all);
+  EXPECT_EQ(heard_through([](Recorder& r) {
+              machine::Resumption from_the_start;
+              machine::Resumable resumable(r, from_the_start);
+              say_everything(resumable);
             }),
             all);
   EXPECT_EQ(heard_through([](Recorder& r) {

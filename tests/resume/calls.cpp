@@ -1,12 +1,12 @@
 #include "calls.hpp"
 
 #include <fcntl.h>
-#include <signal.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
+#include <csignal>
 
 namespace redblue::test::calls {
 

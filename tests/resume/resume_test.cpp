@@ -1,10 +1,10 @@
 #include <gtest/gtest.h>
-#include <signal.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -48,6 +48,9 @@ std::string where() {
   if (const char* const asked = std::getenv("REDBLUE_RESUME_DIRECTORY"); asked != nullptr) return asked;
   return fs::exists("/dev/shm") ? "/dev/shm" : fs::temp_directory_path().string();
 }
+
+/// Seconds between checkpoints: some of them fall into runs as short as these.
+constexpr double kOften = 5e-4;
 
 /// How a process ended.
 struct End {
@@ -126,6 +129,7 @@ class FilesRun {
   /// Of the outputs that have their names.
   std::vector<std::string> bits() const {
     std::vector<std::string> all;
+    all.reserve(outputs.size());
     for (const std::string& out : outputs) all.push_back(fs::exists(out) ? read_all(out) : "");
     return all;
   }
@@ -141,7 +145,7 @@ class FilesRun {
   std::vector<std::string> outputs;
   std::vector<file::partial::Fact> facts{{"M", "4096"}};
   bool resume = true;
-  double every_s = 5e-4;
+  double every_s = kOften;
   file::io::EngineOptions engine{.kind = file::io::EngineKind::threads, .depth = 4};
   FilesReport report;
 
@@ -236,13 +240,20 @@ class Turns {
   std::size_t at_ = 0;
 };
 
-/// The bits of a run that nothing stops, and how many calls it makes.
+/// The bits of a run that nothing stops, and how many calls it makes: the same with checkpoints and without.
 std::vector<std::string> reference_of(FilesRun& run, std::int64_t& calls) {
-  const End end = in_child(Trouble::none, 0, [&] { run.go(); });
-  EXPECT_EQ(end.kind, End::Kind::finished) << end.message;
-  calls = end.calls;
-  EXPECT_FALSE(fs::exists(run.partial()));
-  return run.bits();
+  const auto bits_of = [&](double every_s) {
+    run.clear();
+    run.every_s = every_s;
+    const End end = in_child(Trouble::none, 0, [&] { run.go(); });
+    EXPECT_EQ(end.kind, End::Kind::finished) << end.message;
+    EXPECT_FALSE(fs::exists(run.partial()));
+    calls = end.calls;
+    return run.bits();
+  };
+  const auto bits = bits_of(1e6);
+  EXPECT_TRUE(bits_of(kOften) == bits);
+  return bits;
 }
 
 /// An output is not there, or right.

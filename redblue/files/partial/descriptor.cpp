@@ -33,6 +33,7 @@ void Descriptor::make_durable() const { partial::make_durable(fd_, path_); }
 bool Descriptor::lock() const {
   if (flock(fd_, LOCK_EX | LOCK_NB) == 0) return true;
   if (errno == EWOULDBLOCK) return false;
+  if (errno == ENOLCK || errno == EOPNOTSUPP || errno == ENOSYS) return true;
   throw_errno("lock", path_, errno);
 }
 

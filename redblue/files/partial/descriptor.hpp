@@ -21,7 +21,8 @@ class Descriptor {
   index_t size() const;
   void cut(index_t bytes) const;
   void make_durable() const;
-  /// Takes the lock of the file, which ends with the process. Returns false where another process has it.
+  /// Takes the lock of the file, which ends with the process. Returns false where another process has it; where the
+  /// file system has no locks, everybody gets it.
   bool lock() const;
 
  private:

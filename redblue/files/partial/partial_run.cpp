@@ -24,6 +24,7 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr const char* kWorkspace = "workspace";
+constexpr index_t kMostBlocks = 1 << 16;  ///< of a file
 constexpr const char* kProgress = "progress.json";
 
 bool exists(const std::string& path) { return access(path.c_str(), F_OK) == 0; }
@@ -153,7 +154,11 @@ std::shared_ptr<const io::OpenFile> PartialRun::named(const std::string& name, i
     throw_errno("replace", path, errno);
   }
   auto file = std::make_shared<const io::OpenFile>(io::OpenFile::in_place(path, bytes, options_.cache));
-  files_.push_back({file, name, Blocks(bytes, state_.block_bytes)});
+  // The state of a large file stays small.
+  const index_t block = bytes <= kMostBlocks * state_.block_bytes
+                            ? state_.block_bytes
+                            : ceil_div(ceil_div(bytes, kMostBlocks), io::kPage) * io::kPage;
+  files_.push_back({file, name, Blocks(bytes, block)});
   return file;
 }
 

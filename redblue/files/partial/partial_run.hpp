@@ -13,8 +13,8 @@
 #include "redblue/files/partial/undo_log.hpp"
 
 /// Long runs that lose nothing. What a run writes lies in a directory beside its first output, OUT.redblue-partial,
-/// with progress.json, which says how far the run is, and undo.log, which keeps what the run has written over since.
-/// The outputs get their names at the end, all of them finished.
+/// with progress.json, which says how far the run is, undo.log, which keeps what the run has written over since, and
+/// what fast memory held. The outputs get their names at the end, all of them finished.
 ///
 /// After kill -9 at any time, or a loss of power, the next run puts back what undo.log holds, finds the files as they
 /// were at the last checkpoint, checks this by their checksums, and goes on from there.
@@ -24,8 +24,8 @@ struct Options {
   std::vector<std::string> outputs{};  ///< where they will stand; the directory lies beside the first
   std::vector<std::string> inputs{};   ///< files that must not change before the run has ended
   std::vector<Fact> facts{};           ///< what else must be the same for the run to be resumed
-  bool resume = false;                 ///< Is there a run to go on with? Else a leftover is refused.
-  index_t block_bytes = 1 << 20;       ///< of blocks that are kept and checked
+  bool resume = false;  ///< goes on with a run that was stopped, if there is one; a leftover is refused otherwise
+  index_t block_bytes = 1 << 20;  ///< of blocks that are kept and checked; more where a file has over 65536
   io::PageCache cache = io::PageCache::bypassed_if_possible;
 };
 
@@ -53,7 +53,7 @@ class PartialRun {
   /// A file of the directory, of this size, by its place among the outputs. In a new run it begins with this header,
   /// and all else is zero.
   std::shared_ptr<const io::OpenFile> output(std::size_t i, index_t bytes, std::string_view header = {});
-  /// The same for what the run needs beside.
+  /// A file for what the run needs beside outputs, which a new run finds full of zeros.
   std::shared_ptr<const io::OpenFile> workspace(index_t bytes);
   /// These bytes of an output hold something at the start, as a sum that is added to: a new run has just written them,
   /// a resumed one finds them there.

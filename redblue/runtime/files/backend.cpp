@@ -119,7 +119,7 @@ class FilesBackend : public Backend {
   }
 
  private:
-  /// Workspace of so many bytes.
+  /// A file for workspace of this size.
   std::shared_ptr<const OpenFile> workspace_file(index_t bytes) const {
     if (options_.partial != nullptr) return options_.partial->workspace(bytes);
     const std::string& given = options_.workspace_directory;

@@ -23,7 +23,7 @@ struct FilesReport {
   index_t workspace_bytes = 0;      ///< of a temporary file
   double waited_s = 0;              ///< for which the kernels waited for files
   std::vector<Words> inner_words;   ///< words that moved at each inner level
-  // Of a run that can be resumed:
+  // The rest is of runs that can be resumed.
   index_t resumed_operations = 0;  ///< that an earlier process did, and this one left out
   index_t checkpoints = 0;
   index_t kept_bytes = 0;  ///< that were kept before they were written over

@@ -55,8 +55,8 @@ class Checkpoints {
       partial_->before_write(file, offset, bytes);
     });
   }
-  /// The same; there are checkpoints of this part of the run, and it begins at the last one. `fast` is all that the
-  /// machine holds between two operations.
+  /// Does the same, makes checkpoints of this part of the run, and lets it begin at the last one. `fast` is all that
+  /// the machine holds between two operations.
   template <class Fast>
   void watch(machine::FileQueue& queue, machine::Resumption& part, const Fast& fast) {
     watch(queue);
