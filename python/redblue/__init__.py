@@ -24,6 +24,7 @@ from ._partial import attention_partial, attention_partial_backward, merge
 from ._plan import Plan, bound, certify, count, explain, plan
 from ._regimes import regimes
 from ._scores import scores, weights
+from ._second import SecondGradients, Tangents, attention_second, attention_tangent
 from ._shims import (
     flash_attn_func,
     flash_attn_kvpacked_func,
@@ -59,12 +60,16 @@ __all__ = [
     "InvalidProblem",
     "NotEnoughMemory",
     "Plan",
+    "SecondGradients",
+    "Tangents",
     "Unsupported",
     "__version__",
     "attention",
     "attention_backward",
     "attention_partial",
     "attention_partial_backward",
+    "attention_second",
+    "attention_tangent",
     "bound",
     "certify",
     "compare",

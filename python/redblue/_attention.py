@@ -17,10 +17,10 @@ from ._arrays import family_of, is_tensor, require_shape
 from ._calls import Call, call_for, key_as_given, remember
 from ._core import run_known
 from ._errors import InvalidProblem, Unsupported
-from ._lse import of_rows, rescaled
+from ._lse import of_rows, require_keys, rescaled, rescaled_with_lse
 from ._options import ARRAYS, NAMES, OPTIONS, Options
 from ._request import Request
-from ._settings import add_help, outputs, settings_of, sizes_of, unknown_options
+from ._settings import add_help, outputs, settings_of, sizes_of, tokens_first, unknown_options
 from ._threads import default_threads
 
 if TYPE_CHECKING:
@@ -207,11 +207,11 @@ def refuse_gradients(why: str, *arrays: Any) -> None:
         raise Unsupported(why)
 
 
-def require_exact(approximate: Optional[str], tolerance: Optional[float] = None) -> None:
-    """For return_lse: approximations write no lse."""
+def require_exact(approximate: Optional[str], tolerance: Optional[float] = None, wanted: str = "return_lse") -> None:
+    """For return_lse, and dlse: approximations write no lse."""
     for name, value in (("approximate", approximate), ("tolerance", tolerance)):
         if value is not None:
-            raise InvalidProblem(f"return_lse with {name} = {value}: approximations have no lse; leave return_lse out")
+            raise InvalidProblem(f"{wanted} with {name} = {value}: approximations have no lse; leave {wanted} out")
 
 
 def forward(
@@ -335,10 +335,11 @@ def attention_backward(
     *,
     bias_gradient: bool = False,
     sinks_gradient: bool = False,
+    dlse: Any = None,
     out: Optional[Gradients] = None,
     **options: Unpack[Options],
 ) -> Gradients:
-    """The gradients of SUM do o with respect to q, k and v, and bias and sinks if asked for.
+    """The gradients of SUM do o + SUM dlse lse with respect to q, k and v, and bias and sinks if asked for.
 
     do has the shape of o; o and lse are those that `attention(..., return_lse=True)` gave for the same arrays and
     options. Without both of them a forward pass runs first. Options are those of `attention` but `tolerance`; `compute`
@@ -349,6 +350,7 @@ def attention_backward(
     bias_gradient   the gradient of bias, too, which must be given and of floats: dbias has its shape, and is summed over what
                     shares the bias. Without it dbias is None
     sinks_gradient  the gradient of sinks, too, which must be given: dsinks has their shape. Without it dsinks is None
+    dlse            the gradient of lse, with its shape; None: lse has none. What approximates attention has no lse
 
     Returns Gradients(dq, dk, dv, dbias, dsinks) of the kinds, shapes and types of their arrays. Gradients of a plan
     have the same bits for any number of threads. Raises what `attention` raises.
@@ -356,7 +358,8 @@ def attention_backward(
     Source: Dao et al. 2022, arXiv 2205.14135, appendix B; docs/algorithms/two-pass.md.
     """
     key = None
-    if out is None and bias_gradient is False and sinks_gradient is False and o is not None and lse is not None:
+    plain = out is None and dlse is None and bias_gradient is False and sinks_gradient is False
+    if plain and o is not None and lse is not None:
         all_ = (q, k, v, False, do, o, lse)
         found: Any = run_known(_calls._as_given, all_, options, default_threads(), ())
         if found is not None:
@@ -366,12 +369,24 @@ def attention_backward(
     if (o is None) != (lse is None) and r.settings.approximate is None:
         raise InvalidProblem("o and lse: give both, as attention(..., return_lse=True) returns them, or neither")
     family = r.family
-    do, o, lse = (None if x is None else family.given(x, name) for x, name in ((do, "do"), (o, "o"), (lse, "lse")))
-    call = call_for("backward", family, r.q, r.k, r.v, r.settings, (o is not None, bias_gradient, sinks_gradient), do)
+    do, o, lse, dlse = (
+        None if x is None else family.given(x, name) for x, name in ((do, "do"), (o, "o"), (lse, "lse"), (dlse, "dlse"))
+    )
+    if dlse is not None:
+        require_exact(r.settings.approximate, wanted="dlse")
+        require_keys(r.k.shape[-3 if tokens_first(r.settings.layout) else -2], r.sinks)
+    wants = o is not None, bias_gradient, sinks_gradient, dlse is not None
+    call = call_for("backward", family, r.q, r.k, r.v, r.settings, wants, do)
+    if dlse is not None:
+        require_shape("dlse", dlse, call.lse_shape)
     if lse is not None and call.plan is not None and r.bias is not None:
         require_shape("do", do, call.o_shape)
         require_shape("lse", lse, call.lse_shape)
-        do = rescaled(r, call, do.reshape(call.o_shape), lse.reshape(call.lse_shape))
+        do, of_lse = do.reshape(call.o_shape), lse.reshape(call.lse_shape)
+        if dlse is None:
+            do = rescaled(r, call, do, of_lse)
+        else:
+            do, dlse = rescaled_with_lse(r, call, do, dlse.reshape(call.lse_shape), of_lse)
     given = do
     if call.wanted.compute == "bf16":  # not its strides choose the arithmetic: autograd's may be any
         do = family.dense(do)
@@ -397,6 +412,7 @@ def attention_backward(
             if g is not None:
                 g[...] = 0
     else:
-        family.run(call.plan, r.arrays(o, lse, do, *gradients), call.tokens_first, r.seed)
+        others = {} if dlse is None else {"dlse": dlse}
+        family.run(call.plan, r.arrays(o, lse, do, *gradients, **others), call.tokens_first, r.seed)
     return Gradients(*(None if g is None else family.finished(g) for g in gradients)) if out is None else out
 

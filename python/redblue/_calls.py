@@ -125,9 +125,10 @@ def checked(op: str, types: tuple, shapes: tuple, s: Settings) -> tuple[Sizes, A
 def plan_of(op: str, types: tuple, shapes: tuple, dense: bool, s: Settings, gradients: tuple) -> Call:
     """`dense`: are the arrays of bf16, and do the features of q, k and v lie side by side?
 
-    `gradients` says, for op "backward", whether lse and o are given, and whether those of bias and sinks are wanted;
-    for "forward", whether lse is wanted. A last one, for both, is there where k and v are a part of all keys, and says whether
-    outputs are given and added to. "scores" and "weights" have none; v is k.
+    `gradients` says, for op "backward", whether lse and o are given, whether those of bias and sinks are wanted, and whether
+    dlse is given; for "tangent" and "second", whether lse and o are, and dlse; for "forward", whether lse is wanted. A last
+    one, for backward and forward, is there where k and v are a part of all keys, and says whether outputs are given and added
+    to. "scores" and "weights" have none; v is k.
     """
     q, k, v = shapes
     x, problem, empty = checked(op, types, shapes, s)
@@ -138,8 +139,12 @@ def plan_of(op: str, types: tuple, shapes: tuple, dense: bool, s: Settings, grad
     elif op == "backward":
         problem.forward_given = gradients[0]
         problem.bias_gradient, problem.sinks_gradient = flag("bias_gradient", gradients[1]), flag("sinks_gradient", gradients[2])
-        if len(gradients) > 3:
-            set_part(problem, s, gradients[3])
+        problem.lse_gradient = gradients[3]
+        if len(gradients) > 4:
+            set_part(problem, s, gradients[4])
+    elif op in ("tangent", "second"):
+        problem.forward_given = gradients[0]
+        problem.lse_gradient = gradients[1]
     wanted = wanted_of(s, types[0], arithmetic(op, types[0], dense, s, gradients))
     lse_shape = (x.batch, x.heads, x.n_q)[-(len(q) - 1) :] if len(q) > 2 else (x.n_q,)
     return Call(

@@ -100,6 +100,17 @@ def rescaled(r: Request, call: Call, do: Any, lse: Any) -> Any:
     return r.family.where_any(rows, lambda: _divided(r, call, rows, do, lse), do)
 
 
+def rescaled_with_lse(r: Request, call: Call, do: Any, dlse: Any, lse: Any) -> tuple[Any, Any]:
+    """do and dlse, which share the weights of a row, each as `rescaled` makes do."""
+    if not _has_bias(r, call):
+        return do, dlse
+    column = (dlse.swapaxes(-1, -2) if call.tokens_first else dlse)[..., None]
+    counts = (do != 0).any(-1)[..., None] | (column != 0)
+    share = rescaled(r, call, counts + 0 * do[..., :1], lse)  # 0, or what is left of 1
+    rows = share[..., 0].swapaxes(-1, -2) if call.tokens_first else share[..., 0]
+    return do * share, dlse * rows
+
+
 def _divided(r: Request, call: Call, rows: Any, do: Any, lse: Any) -> Any:
     rows = _of_rows_with_gradient(call, rows, do)
 

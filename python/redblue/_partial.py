@@ -97,7 +97,7 @@ def attention_partial_backward(
     _require_exact(r)
     family = r.family
     do, o, lse = (family.given(x, name) for x, name in ((do, "do"), (o, "o"), (lse, "lse")))
-    call = call_for("backward", family, r.q, r.k, r.v, r.settings, (True, False, False, True), do)
+    call = call_for("backward", family, r.q, r.k, r.v, r.settings, (True, False, False, False, True), do)
     for name, x, shape in (("do", do, call.o_shape), ("o", o, call.o_shape), ("lse", lse, call.lse_shape)):
         require_shape(name, x, shape)
     require_small(r, call, do.reshape(call.o_shape), lse.reshape(call.lse_shape))

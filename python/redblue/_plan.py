@@ -184,6 +184,7 @@ def _problem(
     forward_given: bool = True,
     bias_gradient: bool = False,
     sinks_gradient: bool = False,
+    lse_gradient: bool = False,
     accumulate: bool = False,
     multiple: Optional[dict] = None,
     width: Optional[dict] = None,
@@ -214,6 +215,7 @@ def _problem(
     problem.seed = int(seed or 0)
     problem.lse_required, problem.forward_given = flag("return_lse", return_lse), flag("forward_given", forward_given)
     problem.bias_gradient, problem.sinks_gradient = flag("bias_gradient", bias_gradient), flag("sinks_gradient", sinks_gradient)
+    problem.lse_gradient = flag("lse_gradient", lse_gradient)
     if flag("accumulate", accumulate):
         set_part(problem, s, True)
     compute = s.compute or ("f64" if dtype == "f64" else "f32")
@@ -253,7 +255,7 @@ def _tolerance(op: str, tolerance: Any, range: Any, options: dict) -> tuple[floa
 def plan(op: str = "forward", *, tolerance: Optional[float] = None, range: Optional[float] = None, **options: Any) -> Plan:
     """The plan of a problem that is given by its sizes, without arrays.
 
-    op: "forward", "backward", "scores", "weights" or "merge" (n_q and d_v count). Sizes: n, or n_q and n_k; d, d_v (default
+    op: "forward", "backward", "scores", "weights", "tangent", "second" or "merge" (n_q and d_v count). Sizes: n, or n_q and n_k; d, d_v (default
     d); batch, heads (default 1), kv_heads (default heads); dtype "f64", "f32" (default), "f16", "bf16". Other options are
     those of `attention`: with `bias` its shape, with `alibi` and `sinks` True. `compute` is f64 for f64 and else f32 unless
     given: attention of bfloat16 may take bf16, which `explain` says of arrays. M asks for the fewest words in that many
@@ -372,7 +374,7 @@ def explain(
         if return_lse:
             raise InvalidProblem('return_lse is for op = "forward": a backward pass reads lse')
         r, found = gradients_request(q, k, v, bias_gradient, sinks_gradient, options, counted=False)
-        call = call_for("backward", r.family, r.q, r.k, r.v, r.settings, (True, bias_gradient, sinks_gradient))
+        call = call_for("backward", r.family, r.q, r.k, r.v, r.settings, (True, bias_gradient, sinks_gradient, False))
         return Plan(chosen(r, call, ())[0], _masks.explained(r, found), r.seed)
     if bias_gradient or sinks_gradient:
         raise InvalidProblem('bias_gradient and sinks_gradient are for op = "backward"')

@@ -6,6 +6,10 @@ from typing import Any, NamedTuple, Optional
 
 from ._options import Settings
 
+#: What few calls have: the gradient of lse, and the arrays of tangents and of gradients of gradients.
+OTHERS = ("dlse", "tq", "tk", "tv", "to", "tlse", "gq", "gk", "gv", "lq", "lk", "lv", "ldo", "ldlse")
+NO_OTHERS = (None,) * len(OTHERS)
+
 
 class Request(NamedTuple):
     """A call's arrays and options, as its family of arrays has them."""
@@ -24,9 +28,10 @@ class Request(NamedTuple):
 
     def arrays(
         self, o: Any = None, lse: Any = None, do: Any = None, dq: Any = None, dk: Any = None, dv: Any = None,
-        dbias: Any = None, dsinks: Any = None, s: Any = None, p: Any = None,
+        dbias: Any = None, dsinks: Any = None, s: Any = None, p: Any = None, **others: Any,
     ) -> tuple:  # fmt: skip
-        """The tuple that _core takes, of these arrays and the call's own."""
+        """The tuple that _core takes, of these arrays, OTHERS among them, and the call's own."""
         n = self.family.native
-        all_ = (self.q, self.k, self.v, o, lse, self.bias, self.slopes, self.sinks, do, dq, dk, dv, dbias, dsinks, s, p)
+        first = (self.q, self.k, self.v, o, lse, self.bias, self.slopes, self.sinks, do, dq, dk, dv, dbias, dsinks, s, p)
+        all_ = first + (tuple(map(others.get, OTHERS)) if others else NO_OTHERS)
         return (*[None if x is None else n(x) for x in all_], *(self.scales or ()))

@@ -26,7 +26,7 @@ class Sizes(NamedTuple):
     d_v: int
 
 
-OPERATIONS = ("forward", "backward", "scores", "weights", "merge")
+OPERATIONS = ("forward", "backward", "scores", "weights", "merge", "tangent", "second")
 ORDERS = ("natural", "rcm", "jaccard", "in-place")  # of a pattern's queries and keys
 _OFFSETS = {"bottom-right": None, "top-left": 0}
 #: The names of an order of dimensions, outermost first, s or n for tokens of a sequence: do tokens come before heads?

@@ -1,14 +1,13 @@
-"""The gradient of lse for tensors of torch: a problem whose gradients are those of both results, and what it leaves out."""
+"""The gradient of lse over ranks, which send none: a problem whose gradients are those of both results."""
 
 from __future__ import annotations
 
-import math
 from typing import Optional
 
 import torch
 from torch import Tensor
 
-from ._lse import of_shared_bias, require_keys
+from ._lse import require_keys
 from ._settings import tokens_first
 
 
@@ -23,10 +22,3 @@ def with_gradient_of_lse(do: Optional[Tensor], dlse: Tensor, o: Tensor, v: Tenso
     column = (dlse.transpose(-1, -2) if first else dlse).unsqueeze(-1)
     do = o.new_zeros(o.shape, dtype=dlse.dtype) if do is None else do.to(dlse.dtype)
     return tuple(torch.cat(x, -1) for x in ((do, -column), (o, o.new_ones(column.shape)), (v, v.new_zeros((*v.shape[:-1], 1)))))
-
-
-def with_shared_bias(dbias: Tensor, dlse: Tensor, lse: Tensor, bias: Tensor, k: Tensor, layout: str) -> Tensor:
-    """The gradient of the bias of such a problem."""
-    keys = k.shape[-3 if tokens_first(layout) else -2]
-    more = of_shared_bias(dlse.masked_fill(lse == -math.inf, 0.0), tuple(bias.shape), keys)
-    return dbias if more is None else (dbias + more).to(dbias.dtype)

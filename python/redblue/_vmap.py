@@ -72,14 +72,14 @@ def forward(op: Any, names: Sequence[str], info: Any, dims: Sequence[Any], *argu
 
 
 def backward(op: Any, names: Sequence[str], info: Any, dims: Sequence[Any], *arguments: Any) -> Any:
-    do, o, lse, bias_gradient, sinks_gradient, *rest = arguments
+    do, o, lse, dlse, bias_gradient, sinks_gradient, *rest = arguments
     if sinks_gradient:
         raise Unsupported("vmap with a gradient of sinks: it is summed over all calls; loop over the calls")
-    calls = _Calls(info, names, rest, dims[5:])
+    calls = _Calls(info, names, rest, dims[6:])
     do, o = (calls.folded(x, dim, 4) for x, dim in ((do, dims[0]), (o, dims[1])))
     if calls.given["approximate"] is None:
-        lse = calls.folded(lse, dims[2], 3)
-    dq, dk, dv, dbias, none = op(do, o, lse, bias_gradient, False, *calls.given.values())
+        lse, dlse = calls.folded(lse, dims[2], 3), calls.folded(dlse, dims[3], 3)
+    dq, dk, dv, dbias, none = op(do, o, lse, dlse, bias_gradient, False, *calls.given.values())
     each = [calls.of_each(x, shape) for x, shape in ((dq, calls.shapes["q"]), (dk, calls.shapes["k"]), (dv, calls.shapes["v"])) if shape]
     empty = none.new_empty((calls.times, 0))
     shape = calls.shapes["bias"]

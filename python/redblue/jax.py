@@ -234,7 +234,7 @@ def _gradients(fixed: tuple, kept: Any, do: Any, dlse: Any) -> Any:
     wants_bias = bias is not None and jnp.issubdtype(bias.dtype, jnp.floating)
     if wants_bias and r.settings.scale == 0:
         r = without_products(r)
-    gradients = (True, wants_bias, sinks is not None)
+    gradients = (True, wants_bias, sinks is not None, False)
     call = call_for("backward", _Traced, q, k, v, r.settings, gradients, do)
     if wants_bias:
         do = _rescaled(r, call, do, lse)

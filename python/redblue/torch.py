@@ -39,7 +39,7 @@ from ._shims import require_sdpa
 from ._torch_arrays import Torch, empty_in_order, require_dense
 from ._torch_graphs import end_graphs
 from ._torch_int8 import attend_with_scales, int8_of_tensors  # noqa: F401
-from ._torch_lse import with_gradient_of_lse, with_shared_bias
+from ._torch_second import second_operator, tangents_of
 from ._varlen_pages import attend_to_pages as pages_of_tensors  # noqa: F401
 
 __all__ = ["attention", "install", "register_transformers", "scaled_dot_product_attention", "uninstall", "use"]
@@ -165,36 +165,38 @@ def _(*arguments):  # type: ignore[no-untyped-def]
 
 def _gradients_of(
     do: Tensor, q: Tensor, k: Tensor, v: Tensor, o: Tensor, lse: Optional[Tensor], bias: Optional[Tensor],
-    slopes: Optional[Tensor], sinks: Optional[Tensor], bias_gradient: bool, sinks_gradient: bool, options: dict,
+    slopes: Optional[Tensor], sinks: Optional[Tensor], dlse: Optional[Tensor], bias_gradient: bool, sinks_gradient: bool,
+    options: dict,
 ) -> Gradients:  # fmt: skip
     if options.get("compute") == "bf16":
         options = {**options, "compute": None}  # gradients with modifiers are computed in fp32
     return attention_backward(
         do, q, k, v, o, lse, bias=bias, alibi_slopes=slopes, sinks=sinks, bias_gradient=bias_gradient,
-        sinks_gradient=sinks_gradient, **options,
+        sinks_gradient=sinks_gradient, dlse=dlse, **options,
     )  # fmt: skip
 
 
 #: What the operator of gradients takes in front of the arguments of the other.
-_BACKWARD = ("do", "o", "lse", "bias_gradient", "sinks_gradient")
+_BACKWARD = ("do", "o", "lse", "dlse", "bias_gradient", "sinks_gradient")
 
 
-def _backward(do: Tensor, o: Tensor, lse: Tensor, bias_gradient: bool, sinks_gradient: bool, *arguments: Any) -> Tuple:
+def _backward(do: Tensor, o: Tensor, lse: Tensor, dlse: Any, bias_gradient: bool, sinks_gradient: bool, *arguments: Any) -> Tuple:
     given = dict(zip(NAMES, arguments))
     q, k, v, bias, slopes, sinks = (given[name] for name in _ARRAYS)
     of_exact = None if given["approximate"] else lse
-    gradients = _gradients_of(do, q, k, v, o, of_exact, bias, slopes, sinks, bias_gradient, sinks_gradient, _options(given))
+    gradients = _gradients_of(do, q, k, v, o, of_exact, bias, slopes, sinks, dlse, bias_gradient, sinks_gradient, _options(given))
     return tuple(q.new_empty(0) if g is None else g for g in gradients)
 
 
 _backward_op = torch.library.custom_op(
     "redblue::attention_backward", _backward, mutates_args=(), device_types="cpu",
-    schema=f"(Tensor do, Tensor o, Tensor lse, bool bias_gradient, bool sinks_gradient, {_SCHEMA}) -> (Tensor, Tensor, Tensor, Tensor, Tensor)",
+    schema=f"(Tensor do, Tensor o, Tensor lse, Tensor? dlse, bool bias_gradient, bool sinks_gradient, {_SCHEMA}) -> "
+    "(Tensor, Tensor, Tensor, Tensor, Tensor)",
 )  # fmt: skip
 
 
 @_backward_op.register_fake
-def _(do, o, lse, bias_gradient, sinks_gradient, q, k, v, bias, slopes, sinks, *options):  # type: ignore[no-untyped-def]
+def _(do, o, lse, dlse, bias_gradient, sinks_gradient, q, k, v, bias, slopes, sinks, *options):  # type: ignore[no-untyped-def]
     wanted = (q, k, v, bias if bias_gradient else None, sinks if sinks_gradient else None)
     return tuple(q.new_empty(0) if x is None else empty_in_order(x, x.shape, x.dtype) for x in wanted)
 
@@ -222,12 +224,9 @@ def _gradients(ctx: Any, do: Optional[Tensor], dlse: Optional[Tensor]) -> Tuple:
     if do is None and dlse is None:
         return (None,) * len(NAMES)
     wanted = needs["bias"], needs["sinks"]
-    if dlse is not None:
-        do, o, given["v"] = with_gradient_of_lse(do, dlse, o, given["v"], given["layout"], given["sinks"])
-    dq, dk, dv, dbias, dsinks = _backward_op(do, o, lse, *wanted, *(given[name] for name in NAMES))
-    if dlse is not None and wanted[0]:
-        dbias = with_shared_bias(dbias, dlse, lse, given["bias"], given["k"], given["layout"])
-    found = {"q": dq, "k": dk, "v": dv if dlse is None else dv[..., :-1]}
+    do = torch.zeros_like(o) if do is None else do
+    dq, dk, dv, dbias, dsinks = _backward_op(do, o.detach(), lse.detach(), dlse, *wanted, *(given[name] for name in NAMES))
+    found = {"q": dq, "k": dk, "v": dv}
     found.update(bias=dbias if wanted[0] else None, sinks=dsinks if wanted[1] else None)
     return tuple(found.get(name) for name in NAMES)
 
@@ -246,8 +245,13 @@ class RedblueAttention(torch.autograd.Function):
         o, lse = o if exact else (o, None)
         ctx.set_materialize_grads(False)
         ctx.save_for_backward(q, k, v, bias, slopes, sinks, o, lse)
+        ctx.save_for_forward(q, k, v, bias, slopes, sinks, o, lse)
         ctx.options = options
         return o, lse
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Any) -> Tuple:
+        return tangents_of(ctx.saved_tensors, tangents[:6], ctx.options)
 
     @staticmethod
     def backward(ctx: Any, do: Optional[Tensor], dlse: Optional[Tensor]) -> Tuple:
@@ -256,29 +260,19 @@ class RedblueAttention(torch.autograd.Function):
         _refuse_slopes(needs[4])
         if do is None and dlse is None:
             return (None,) * 7
-        if dlse is not None:
-            do, o, v = with_gradient_of_lse(do, dlse, o, v, ctx.options.get("layout", "bhsd"), sinks)
-        if _way((do, q, k, v, bias, slopes, sinks)) == _DIRECT and not torch._C._functorch.is_legacy_batchedtensor(do):
-            g = _gradients_of(do, q, k, v, o, lse, bias, slopes, sinks, needs[3], needs[5], ctx.options)
+        do, o, lse = torch.zeros_like(o) if do is None else do, o.detach(), None if lse is None else lse.detach()
+        if _way((do, dlse, q, k, v, bias, slopes, sinks)) == _DIRECT and not torch._C._functorch.is_legacy_batchedtensor(do):
+            g = _gradients_of(do, q, k, v, o, lse, bias, slopes, sinks, dlse, needs[3], needs[5], ctx.options)
             dq, dk, dv, dbias, dsinks = g
         else:
             lse = q.new_empty(0) if lse is None else lse
             arguments = _arguments(**ctx.options)
-            dq, dk, dv, dbias, dsinks = _backward_op(do, o, lse, needs[3], needs[5], q, k, v, bias, slopes, sinks, *arguments)
-        if dlse is not None and needs[3]:
-            dbias = with_shared_bias(dbias, dlse, lse, bias, k, ctx.options.get("layout", "bhsd"))
-        dv = dv if dlse is None else dv[..., :-1]
+            given = (q, k, v, bias, slopes, sinks, *arguments)
+            dq, dk, dv, dbias, dsinks = _backward_op(do, o, lse, dlse, needs[3], needs[5], *given)
         return dq, dk, dv, dbias if needs[3] else None, None, dsinks if needs[5] else None, None
 
 
-def _refuse(ctx: Any, *gradients: Any) -> Tuple:
-    raise Unsupported(
-        "second derivatives of redblue's attention are not computed: outside of redblue.use() torch's math path computes them, "
-        "torch.nn.attention.sdpa_kernel(SDPBackend.MATH)"
-    )
-
-
-_backward_op.register_autograd(_refuse, setup_context=lambda ctx, inputs, output: None)
+_second_op = second_operator(_backward_op, _BACKWARD, NAMES, _SCHEMA, _options)
 
 
 _forward_op.register_vmap(functools.partial(_vmap.forward, _forward_op, NAMES))
@@ -311,8 +305,8 @@ def attention(q: Tensor, k: Tensor, v: Tensor, *, out: Optional[Tensor] = None, 
     torch's generator. Under torch.autocast, q, k, v and bias are cast as for torch's own function. `compute` is of the
     forward pass, and of the gradients unless it is bf16: then they take their own default (redblue.attention_backward).
     out, tolerance (nothing is proved of gradients) and schedule (it names the schedule of one pass) do not go with
-    gradients, and with nothing else in which torch must know the call as an operator. Deterministic; not twice
-    differentiable. int8 keys and values have no gradients.
+    gradients, and with nothing else in which torch must know the call as an operator. Deterministic; twice
+    differentiable in q, k and v. int8 keys and values have no gradients.
     """
     attend = attend_with_scales if any(name in options for name in SCALES) else of_tensors
     return attend(q, k, v, out, return_lse, options)
@@ -367,8 +361,8 @@ def _way(tensors: Tuple) -> int:
     or to find the shapes of meta tensors."""
     if torch.compiler.is_compiling() or torch._C._get_tracing_state() is not None or torch._C._len_torch_dispatch_stack() > 0:
         return _OPERATOR
-    if forward_ad._current_level >= 0:
-        _refuse_tangents(tensors)
+    if forward_ad._current_level >= 0 and _have_tangents(tensors):
+        return _RECORDED
     if torch._C._functorch.peek_interpreter_stack() is not None:
         return _OPERATOR
     recorded, way = torch.is_grad_enabled(), _DIRECT
@@ -385,10 +379,16 @@ def _way(tensors: Tuple) -> int:
     return way
 
 
-def _refuse_tangents(tensors: Tuple) -> None:
+def _have_tangents(tensors: Tuple) -> bool:
     """torch gives results of custom operators no tangent, and no error."""
-    if any(isinstance(x, Tensor) and forward_ad.unpack_dual(x).tangent is not None for x in tensors):
-        raise Unsupported("derivatives of attention in forward mode (jvp, forward_ad) are not computed: use backward mode")
+    if not any(isinstance(x, Tensor) and forward_ad.unpack_dual(x).tangent is not None for x in tensors):
+        return False
+    if torch._C._functorch.peek_interpreter_stack() is not None:
+        raise Unsupported(
+            "derivatives of attention in forward mode under torch.func (jvp) are not computed: use torch.autograd.forward_ad, or "
+            "redblue.attention_tangent"
+        )
+    return True
 
 
 def _refuse_function_transforms() -> None:

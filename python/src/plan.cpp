@@ -161,10 +161,12 @@ void add_plan(nb::module_& m) {
           [](Wanted& w, const std::string& name) { w.tensors = dtype_named(name); });
   add_properties(made_for, plan::plan_options(), [](auto& w) -> auto& { return w.options; });
   nb::class_<NamedPlan>(m, "Plan", "A plan of the C++ library, with what its runs remember.")
-      .def("run", nb::overload_cast<const NamedPlan&, nb::handle, bool, index_t, bool>(&run), "arrays"_a,
-           "tokens_first"_a, "seed"_a, "measure"_a,
-           "Runs the plan on a tuple of arrays: q, k, v, o, lse, bias, slopes, sinks, do, dq, dk, dv, dbias, dsinks, "
-           "None where the operation has none. Returns what the run counted, if `measure`.")
+      .def(
+          "run", nb::overload_cast<const NamedPlan&, nb::handle, bool, index_t, bool>(&run), "arrays"_a,
+          "tokens_first"_a, "seed"_a, "measure"_a,
+          "Runs the plan on a tuple of arrays: q, k, v, o, lse, bias, slopes, sinks, do, dq, dk, dv, dbias, dsinks, s, "
+          "p, dlse, tq, tk, tv, to, tlse, gq, gk, gv, lq, lk, lv, ldo, ldlse, None where the operation has none. "
+          "Returns what the run counted, if `measure`.")
       .def("__getstate__", &plan_state)
       .def("__setstate__", &set_plan_state)
       .def("count", &counted, "Runs the plan without data; returns what was counted.")

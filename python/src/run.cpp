@@ -48,9 +48,8 @@ plan::Plan reseeded(const plan::Plan& plan, index_t seed) {
 std::function<void(double)> signal_watch() { return SignalWatch(); }
 
 Form form_of(SlowArray a, bool tokens_first) {
+  if (is_statistic(a)) return Form::rows;
   switch (a) {
-    case SlowArray::lse:
-      return Form::rows;
     case SlowArray::slopes:
     case SlowArray::sinks:
     case SlowArray::dSinks:
@@ -67,9 +66,9 @@ Form form_of(SlowArray a, bool tokens_first) {
 
 bool is_written(const Problem& p, SlowArray a) {
   if (a == SlowArray::O || a == SlowArray::lse)
-    return is_forward(p.op) || (p.op == Operation::backward && !p.forward_given);
-  return a == SlowArray::dQ || a == SlowArray::dK || a == SlowArray::dV || a == SlowArray::dBias ||
-         a == SlowArray::dSinks || a == SlowArray::S || a == SlowArray::P;
+    return is_forward(p.op) || (follows_forward(p.op) && !p.forward_given);
+  const auto outputs = facts_of(p.op).writes;
+  return std::ranges::find(outputs, a) != outputs.end();
 }
 
 namespace {

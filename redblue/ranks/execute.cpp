@@ -109,8 +109,8 @@ void require(const World& w, const Transport& transport, const Tensors& tensors,
                     how.plan.M.str()));
   const Problem& p = w.problem();
   require_kept(w, transport.rank(), tensors, how.kept);
-  for (const SlowArray a : facts_of(p.op).reads)
-    if (!is_of_modifiers(a)) require_tensor(w, transport.rank(), a, tensors[a], true);
+  for (const SlowArray a : facts_of(p.op).reads)  // dlse is for problems that ranks do not share
+    if (!is_of_modifiers(a) && a != SlowArray::dlse) require_tensor(w, transport.rank(), a, tensors[a], true);
   for (const SlowArray a : facts_of(p.op).writes)
     if (!is_of_modifiers(a)) require_tensor(w, transport.rank(), a, tensors[a], a != SlowArray::lse);
   if (p.bias) {

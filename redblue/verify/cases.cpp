@@ -154,11 +154,11 @@ Case any_case(const Draw& draw) {
     x.mask = {.group = x.mask.group};
   }
   if (draw(0, 2) == 0) x.modifiers = any_modifiers(x, draw);
-  x.lse_gradient = x.statistics() > 0 && draw(0, 2) == 0;
   if (coin()) x.fast = any_residence(draw);
   c.limits.M = draw(10, 600);
   c.limits.multiple = {draw(1, 4), draw(1, 4), draw(1, 4)};
   c.limits.double_buffer = coin();
+  x.lse_gradient = x.statistics() > 0 && c.limits.M.to_index() % 3 == 0;
   return c;
 }
 

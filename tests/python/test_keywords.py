@@ -21,13 +21,15 @@ CALLS = {
     "attention": (lambda **k: redblue.attention(X, X, X, **k), [*OPTIONS, "return_lse", "out"]),
     "attention_backward": (
         lambda **k: redblue.attention_backward(X, X, X, X, **k),
-        [*OF_ARRAYS, "o", "lse", "bias_gradient", "sinks_gradient", "out"],
+        [*OF_ARRAYS, "o", "lse", "dlse", "bias_gradient", "sinks_gradient", "out"],
     ),
     "attention_partial": (lambda **k: redblue.attention_partial(X, X, X, **k), [*OF_ARRAYS, "o", "lse"]),
     "attention_partial_backward": (
         lambda **k: redblue.attention_partial_backward(X, X, X, X, X, ROWS, **k),
         [*OF_ARRAYS, "dq", "dk", "dv"],
     ),
+    "attention_tangent": (lambda **k: redblue.attention_tangent(X, X, X, X, X, X, **k), [*OF_ARRAYS, "o", "lse"]),
+    "attention_second": (lambda **k: redblue.attention_second(X, X, X, X, X, X, X, **k), [*OF_ARRAYS, "o", "lse", "dlse"]),
     "merge": (lambda **k: redblue.merge(X, ROWS, X, ROWS, **k), ["out", "layout", "threads"]),
 }
 GIVEN = {  # what a keyword is judged beside
@@ -54,7 +56,7 @@ def test_a_value_of_a_wrong_type_is_refused_by_name(function, keyword):
 
 
 def test_words_that_are_none_of_a_keyword_are_refused_by_name():
-    for keyword in ("forward_given", "return_lse", "bias_gradient", "sinks_gradient", "accumulate", "alibi", "sinks", "causal"):
+    for keyword in ("forward_given", "return_lse", "bias_gradient", "sinks_gradient", "lse_gradient", "accumulate", "alibi", "sinks", "causal"):
         for call in (redblue.plan, redblue.bound):
             with pytest.raises(redblue.InvalidProblem, match=f"{keyword} = 'x': give True or False"):
                 call("backward", **SIZES, **{keyword: "x"})

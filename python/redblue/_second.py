@@ -1,0 +1,128 @@
+"""How attention moves along with its arrays, and the gradients of its gradients."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any, NamedTuple, Optional
+
+from ._arrays import require_shape
+from ._attention import refuse_gradients, request, require_exact
+from ._calls import call_for
+from ._errors import InvalidProblem
+from ._lse import require_keys, require_small
+from ._options import Options
+from ._request import Request
+from ._settings import tokens_first
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+elif sys.version_info >= (3, 11):  # for typing.get_type_hints
+    from typing import Unpack
+
+_NO_GRADIENTS = "has no gradients: call it under torch.no_grad() or give tensors.detach(); gradients of third order are not computed"
+
+
+class Tangents(NamedTuple):
+    """How o and lse move."""
+
+    o: Any
+    lse: Any
+
+
+class SecondGradients(NamedTuple):
+    """The gradients of SUM gq dq + SUM gk dk + SUM gv dv."""
+
+    q: Any
+    k: Any
+    v: Any
+    do: Any
+    dlse: Any
+
+
+def attention_tangent(
+    tq: Any, tk: Any, tv: Any, q: Any, k: Any, v: Any, o: Any = None, lse: Any = None, **options: Unpack[Options]
+) -> Tangents:
+    """How o and lse move when q, k and v move along tq, tk and tv, which have their shapes; None: that array is at rest.
+
+    o and lse are those that `attention(..., return_lse=True)` gave for the same arrays and options. Without both of them a
+    forward pass runs first. Options are those of `attention` but `tolerance` and `approximate`; bias, alibi_slopes and sinks
+    are at rest. Arithmetic is in fp32, or fp64 for float64.
+
+    Returns Tangents(o, lse). Raises what `attention` raises. Source: docs/algorithms/second-derivatives.md.
+    """
+    refuse_gradients(f"attention_tangent {_NO_GRADIENTS}", tq, tk, tv, q, k, v, o, lse)
+    r = _request("attention_tangent", q, k, v, o, lse, options)
+    family, given = r.family, _directions(r, tq=tq, tk=tk, tv=tv)
+    call = call_for("tangent", family, r.q, r.k, r.v, r.settings, (o is not None, False))
+    found = Tangents(family.empty(r.q, call.o_shape, call.type), family.empty(r.q, call.lse_shape, call.lse_type))
+    _run(r, call, found, o, lse, to=found.o, tlse=found.lse, **given)
+    return Tangents(*map(family.finished, found))
+
+
+def attention_second(
+    gq: Any, gk: Any, gv: Any, do: Any, q: Any, k: Any, v: Any, o: Any = None, lse: Any = None, *, dlse: Any = None,
+    **options: Unpack[Options],
+) -> SecondGradients:  # fmt: skip
+    """The gradients of SUM gq dq + SUM gk dk + SUM gv dv in q, k, v, do and dlse, for the dq, dk and dv of
+    `attention_backward`, whose do and dlse these are.
+
+    gq, gk and gv have the shapes of q, k and v; None is 0. o and lse, options and arithmetic are those of
+    `attention_tangent`. Memory is O(n d).
+
+    Returns SecondGradients(q, k, v, do, dlse), the last None where dlse is not given. Raises what `attention` raises, and
+    Unsupported where do is not 0 for a query whose bias holds nothing but huge numbers (docs/numerics.md).
+
+    Source: docs/algorithms/second-derivatives.md.
+    """
+    refuse_gradients(f"attention_second {_NO_GRADIENTS}", gq, gk, gv, do, q, k, v, o, lse, dlse)
+    r = _request("attention_second", q, k, v, o, lse, options)
+    family, given = r.family, _directions(r, gq=gq, gk=gk, gv=gv)
+    if dlse is not None:
+        require_keys(r.k.shape[-3 if tokens_first(r.settings.layout) else -2], r.sinks)
+        given["dlse"] = dlse = family.given(dlse, "dlse")
+    do = family.given(do, "do")
+    call = call_for("second", family, r.q, r.k, r.v, r.settings, (o is not None, dlse is not None))
+    require_shape("do", do, call.o_shape)
+    if lse is not None:
+        require_shape("lse", family.given(lse, "lse"), call.lse_shape)
+        require_small(r, call, do.reshape(call.o_shape), family.given(lse, "lse").reshape(call.lse_shape))
+    if dlse is not None:
+        require_shape("dlse", dlse, call.lse_shape)
+
+    def like(x: Any) -> Any:
+        return family.empty(x, tuple(x.shape), family.type_of(x, "an input"))
+
+    of_do = family.empty(r.q, call.o_shape, call.type)
+    of_dlse = None if dlse is None else family.empty(r.q, call.lse_shape, call.lse_type)
+    found = SecondGradients(like(r.q), like(r.k), like(r.v), of_do, of_dlse)
+    outputs = {"lq": found.q, "lk": found.k, "lv": found.v, "ldo": of_do, "ldlse": of_dlse}
+    _run(r, call, found, o, lse, do=do, **outputs, **given)
+    return SecondGradients(*(None if x is None else family.finished(x) for x in found))
+
+
+def _request(what: str, q: Any, k: Any, v: Any, o: Any, lse: Any, options: Options) -> Request:
+    if (o is None) != (lse is None):
+        raise InvalidProblem("o and lse: give both, as attention(..., return_lse=True) returns them, or neither")
+    r = request(q, k, v, **options)
+    require_exact(r.settings.approximate, r.tolerance, what)
+    return r
+
+
+def _directions(r: Request, **given: Any) -> dict[str, Any]:
+    """The directions in which q, k and v move, zeros where none is given."""
+    found = {}
+    for (name, x), own in zip(given.items(), (r.q, r.k, r.v)):
+        found[name] = r.family.zeros(own) if x is None else r.family.given(x, name)
+        require_shape(name, found[name], tuple(own.shape))
+    return found
+
+
+def _run(r: Request, call: Any, found: Any, o: Any, lse: Any, do: Optional[Any] = None, **others: Any) -> None:
+    family = r.family
+    if call.plan is None:
+        for x in found:
+            if x is not None:
+                x[...] = 0
+        return
+    o, lse = (None if x is None else family.given(x, name) for x, name in ((o, "o"), (lse, "lse")))
+    family.run(call.plan, r.arrays(o, lse, do, **others), call.tokens_first, r.seed)

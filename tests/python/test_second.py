@@ -1,0 +1,140 @@
+"""The gradient of lse, tangents, and gradients of gradients, against NumPy's central differences and torch's own."""
+
+import math
+
+import numpy as np
+import pytest
+
+import redblue
+
+CASES = {
+    "plain": {},
+    "causal": {"causal": True},
+    "window": {"window": (2, 1)},
+    "softcap": {"softcap": 1.5},
+    "dropout": {"dropout": 0.3, "seed": 7},
+    "packed": {"cu_seqlens_q": [0, 3, 7], "cu_seqlens_k": [0, 2, 9]},
+    "padded": {"seqused_k": [5, 0]},
+    "tokens first": {"layout": "bshd"},
+    "a small cache": {"M": 120},
+}
+
+
+def arrays(case, seed=0):
+    """q, k, v, and o like them, as float64, two query heads to a head of keys."""
+    random = np.random.default_rng(seed)
+    batch = 1 if case == "packed" else 2
+    shapes = [(batch, 4, 7, 5), (batch, 2, 9, 5), (batch, 2, 9, 3), (batch, 4, 7, 3)]
+    found = [random.standard_normal(s) for s in shapes]
+    return [x.swapaxes(1, 2).copy() for x in found] if case == "tokens first" else found
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_tangents_are_central_differences(case):
+    options = CASES[case]
+    q, k, v, _ = arrays(case)
+    directions = arrays(case, 1)[:3]
+    step = 1e-5
+    ends = [redblue.attention(*(x + by * t for x, t in zip((q, k, v), directions)), return_lse=True, **options) for by in (step, -step)]
+    o, lse = redblue.attention(q, k, v, return_lse=True, **options)
+    for given in ((o, lse), (None, None)):
+        found = redblue.attention_tangent(*directions, q, k, v, *given, **options)
+        seen = np.isfinite(lse)
+        np.testing.assert_allclose(found.o, (ends[0][0] - ends[1][0]) / (2 * step), atol=1e-8)
+        np.testing.assert_allclose(found.lse[seen], (ends[0][1][seen] - ends[1][1][seen]) / (2 * step), atol=1e-8)
+
+
+@pytest.mark.parametrize("with_lse", [False, True])
+@pytest.mark.parametrize("case", CASES)
+def test_gradients_of_gradients_are_central_differences(case, with_lse):
+    options = CASES[case]
+    q, k, v, do = arrays(case)
+    gq, gk, gv, _ = arrays(case, 1)
+    o, lse = redblue.attention(q, k, v, return_lse=True, **options)
+    dlse = np.random.default_rng(2).standard_normal(lse.shape) * np.isfinite(lse) if with_lse else None
+
+    def loss(q, k, v, do, dlse=None):
+        own = redblue.attention(q, k, v, return_lse=True, **options)
+        found = redblue.attention_backward(do, q, k, v, *own, dlse=dlse, **options)
+        return (gq * found.dq).sum() + (gk * found.dk).sum() + (gv * found.dv).sum()
+
+    found = redblue.attention_second(gq, gk, gv, do, q, k, v, o, lse, dlse=dlse, **options)
+    assert (found.dlse is None) == (dlse is None)
+    at = [q, k, v, do] + ([dlse] if with_lse else [])
+    for i, gradient in enumerate(found[: len(at)]):
+        u = np.random.default_rng(3 + i).standard_normal(at[i].shape)
+        step = 1e-5
+        ends = [loss(*(x + by * u if j == i else x for j, x in enumerate(at))) for by in (step, -step)]
+        assert (gradient * u).sum() == pytest.approx((ends[0] - ends[1]) / (2 * step), abs=1e-6, rel=1e-6)
+
+
+def test_without_o_and_lse_a_forward_pass_runs_first():
+    q, k, v, do = arrays("plain")
+    g = arrays("plain", 1)[:3]
+    own = redblue.attention(q, k, v, return_lse=True)
+    for a, b in zip(redblue.attention_second(*g, do, q, k, v, *own)[:4], redblue.attention_second(*g, do, q, k, v)[:4]):
+        np.testing.assert_allclose(a, b, atol=1e-12)
+
+
+def test_arrays_at_rest_need_not_be_given():
+    q, k, v, do = arrays("plain")
+    _, _, gv, _ = arrays("plain", 1)
+    found = redblue.attention_tangent(None, None, gv, q, k, v)
+    np.testing.assert_allclose(found.o, redblue.attention(q, k, gv), atol=1e-12)
+    np.testing.assert_array_equal(found.lse, 0)
+    assert redblue.attention_second(None, None, gv, do, q, k, v).do.shape == do.shape
+
+
+def test_what_is_not_computed_is_refused():
+    q, k, v, do = arrays("plain")
+    with pytest.raises(redblue.InvalidProblem, match="attention_tangent with approximate"):
+        redblue.attention_tangent(q, k, v, q, k, v, approximate="2:1.0")
+    with pytest.raises(redblue.InvalidProblem, match="dlse with approximate"):
+        redblue.attention_backward(do, q, k, v, dlse=np.ones(do.shape[:-1]), approximate="2:4.0")
+    with pytest.raises(redblue.InvalidProblem, match="tk is"):
+        redblue.attention_tangent(q, v, v, q, k, v)
+
+
+def torch_functions():
+    torch = pytest.importorskip("torch")
+    import redblue.torch as ours
+
+    return torch, ours.attention
+
+
+@pytest.mark.parametrize("case", ["plain", "causal", "softcap", "padded", "tokens first"])
+def test_torch_differentiates_twice(case):
+    torch, attention = torch_functions()
+    q, k, v = (torch.tensor(x, requires_grad=True) for x in arrays(case)[:3])
+
+    def f(q, k, v):
+        o, lse = attention(q, k, v, return_lse=True, **CASES[case])
+        return o, torch.where(lse == -math.inf, 0.0, lse)
+
+    assert torch.autograd.gradcheck(f, (q, k, v), check_forward_ad=True, fast_mode=True)
+    assert torch.autograd.gradgradcheck(f, (q, k, v), fast_mode=True)
+
+
+def test_torch_refuses_third_derivatives():
+    torch, attention = torch_functions()
+    q = torch.tensor(arrays("plain")[0], requires_grad=True)
+    (first,) = torch.autograd.grad(attention(q, q, q).square().sum(), q, create_graph=True)
+    (second,) = torch.autograd.grad(first.square().sum(), q, create_graph=True)
+    with pytest.raises(redblue.Unsupported, match="third derivatives"):
+        torch.autograd.grad(second.square().sum(), q)
+
+
+def test_a_gradient_penalty_is_that_of_plain_attention():
+    torch, attention = torch_functions()
+    q, k, v = (torch.tensor(x, requires_grad=True) for x in arrays("plain")[:3])
+
+    def penalty(attend):
+        (g,) = torch.autograd.grad(attend(q, k, v).square().sum(), q, create_graph=True)
+        return torch.autograd.grad(g.square().sum(), (q, k, v))
+
+    def plain(q, k, v):
+        k, v = (x.repeat_interleave(2, 1) for x in (k, v))
+        return torch.softmax(q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1]), -1) @ v
+
+    for ours, theirs in zip(penalty(attention), penalty(plain)):
+        torch.testing.assert_close(ours, theirs, atol=1e-10, rtol=1e-10)
