@@ -12,6 +12,7 @@
 #include "redblue/hardware/hardware.hpp"
 #include "redblue/kernels/implementations.hpp"
 #include "redblue/levels/nest.hpp"
+#include "report/standard_output.hpp"
 
 namespace redblue::cli {
 
@@ -265,6 +266,19 @@ std::optional<plan::Plan> OverFiles::nested(const Problem& p, const plan::Option
     if (M_) break;
   }
   return std::nullopt;
+}
+
+Measured OverFiles::run(const plan::Plan& plan, const Tensors& tensors, const RunOptions& options) const {
+  try {
+    return redblue::run(plan, tensors, options);
+  } catch (const IoError& e) {
+    if (e.errno_value != 0)
+      note(
+          fmt::format("'{}' keeps the run up to its last checkpoint: when the cause of this error is gone, --resume "
+                      "goes on from there",
+                      partial_->directory()));
+    throw;
+  }
 }
 
 void OverFiles::add_to(Json& j, double seconds) const {

@@ -50,6 +50,8 @@ class OverFiles {
   /// words included, for one thread. Schedules with n x n workspace are taken by name only. `options` then says where
   /// it is carried out.
   plan::Plan plan(const Problem& p, const plan::Options& planner, const Tensors& tensors, RunOptions& options);
+  /// The run. Where the system fails, it says how to go on.
+  Measured run(const plan::Plan& plan, const Tensors& tensors, const RunOptions& options) const;
 
   /// The bytes of the words that the plan moves; 0 unless it was asked for.
   double bytes_of(const plan::Plan& plan, DType compute) const {

@@ -420,7 +420,7 @@ int run_command(const RunFlags& flags) {
     Progress progress(flags.quiet, over_files.bytes_of(plan, options.compute));
     options.progress = progress.callback();
     if (over_files.asked())
-      measured = run(plan, tensors, options);
+      measured = over_files.run(plan, tensors, options);
     else
       std::tie(measured, huge) = run_and_judge(plan, tensors, options);
   }
