@@ -98,7 +98,7 @@ TEST(OverFiles, RefusesByNameWhatItCannotDo) {
     return f.err;
   };
   EXPECT_THAT(refusal("--memory 4MiB --verify"_args), HasSubstr("--verify with --memory: it holds all arrays"));
-  EXPECT_THAT(refusal("--memory 4MiB --threads 2"_args), HasSubstr("--threads with --memory"));
+  EXPECT_THAT(refusal("--memory 4MiB --M 300 --threads 2"_args), HasSubstr("--threads with --memory"));
   EXPECT_THAT(refusal("--memory 4MiB --objective words"_args), HasSubstr("--objective with --memory"));
   EXPECT_THAT(refusal("--memory 64KiB"_args),
               AllOf(HasSubstr("--memory 64KiB: a run over files"), HasSubstr("--M WORDS")));
