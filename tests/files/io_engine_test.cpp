@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 #include <random>
+#include <thread>
 #include <vector>
 
 #include "redblue/files/atomic_file.hpp"
@@ -191,6 +192,28 @@ TEST(Engine, SeesAFileThatIsTruncatedUnderWay) {
       EXPECT_THROW(engine->wait(r), IoError);
       EXPECT_EQ(r.failed_at, 10'000);
     }
+}
+
+TEST(Engine, ARequestOutlivesTheThreadThatBeganIt) {
+  const TemporaryDirectory directory;
+  const std::vector<std::byte> bytes = random_bytes(50'000);
+  write_text(directory / "x", {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  for (const Kinds k : kinds()) {
+    const OpenFile file(directory / "x", k.cache);
+    fsync(file.cached_descriptor());
+    const auto engine = make_engine({.kind = k.engine});
+    for (int round = 0; round < 30; ++round) {
+      posix_fadvise(file.cached_descriptor(), 0, 0, POSIX_FADV_DONTNEED);  // so that it takes a while
+      Pages pages(std::ssize(bytes));
+      Request r;
+      r.file = &file;
+      r.bytes = std::ssize(bytes);
+      r.buffer = pages.at(0);
+      std::thread([&] { engine->submit(r); }).join();
+      engine->wait(r);
+      ASSERT_EQ(std::memcmp(r.buffer, bytes.data(), bytes.size()), 0);
+    }
+  }
 }
 
 TEST(Engine, RefusesADepthThatIsNone) {

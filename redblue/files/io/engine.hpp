@@ -91,7 +91,8 @@ class Engine {
     index_t offset = 0;  ///< what is left of it
     index_t bytes = 0;
     std::byte* buffer = nullptr;
-    index_t needed = 0;  ///< bytes that must be moved; those beyond may lie behind the end of the file
+    index_t needed = 0;        ///< bytes that must be moved; those beyond may lie behind the end of the file
+    bool begun_twice = false;  ///< io_uring gave it up with the thread that had begun it
   };
   /// Moves what is left of it, or a part, and calls completed() from any thread. `at_most` bytes, where a test says so.
   virtual void start(Transfer* transfer, index_t at_most) = 0;

@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <deque>
 #include <thread>
+#include <utility>
 
 namespace redblue::file::io {
 
@@ -75,7 +76,11 @@ class UringEngine : public Engine {
         --under_way_;
         send();
       }
-      completed(transfer, moved);
+      // When a thread ends, io_uring gives up what it had begun, even for a process that goes on. This thread stays.
+      if ((moved == -EFAULT || moved == -ECANCELED) && !std::exchange(transfer->begun_twice, true))
+        start(transfer, transfer->bytes);
+      else
+        completed(transfer, moved);
     }
   }
 
