@@ -76,9 +76,13 @@ Nest nest_of(const plan::Plan& plan, const NestOptions& o, index_t step) {
   if (!nest.inner.empty()) inner.emplace(nest.inner);
   InnerCounts* const below = inner ? &*inner : nullptr;
   Walked outermost = walk(plan, below);
+  nest.outer.rows[plan.chosen].footprint = outermost.peak;
   if (plan.forward != nullptr) {
     const Walked before = walk(*plan.forward, below);
     outermost = {outermost.io + before.io, std::max(outermost.peak, before.peak)};
+    auto forward = std::make_shared<plan::Plan>(*plan.forward);
+    forward->rows[forward->chosen].footprint = before.peak;
+    nest.outer.forward = std::move(forward);
   }
   for (std::size_t i = 1; i < o.levels.size(); ++i) {
     const Level& level = o.levels[i];
@@ -127,7 +131,6 @@ void lengthen_steps(plan::Plan& plan, index_t step) {
     size.value = step;
     if (!row.algorithm->allows(x, row.tiling) || row.algorithm->io(x, row.tiling) != io) size.value = before;
   }
-  row.footprint = row.algorithm->footprint(x, row.tiling);
 }
 
 /// What is compared: modelled seconds, where they are known without the outermost memory; else the largest ratio of

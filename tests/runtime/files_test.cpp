@@ -104,7 +104,7 @@ void expect_same(const plan::Plan& plan, DType dtype, Strides strides, FilesOpti
     EXPECT_TRUE(array.memory() == in_memory.arrays.at(a).memory()) << name_of(a);
 }
 
-Problem of(Operation op, Problem p) {
+Problem problem_like(Operation op, Problem p) {
   p.op = op;
   return p;
 }
@@ -127,7 +127,7 @@ TEST(Files, EveryForwardScheduleGivesTheSameBitsAsInMemory) {
 }
 
 TEST(Files, EveryBackwardScheduleGivesTheSameBitsAsInMemory) {
-  for (const plan::Plan& plan : plans_in_turn(of(Operation::backward, kSmallProblem)))
+  for (const plan::Plan& plan : plans_in_turn(problem_like(Operation::backward, kSmallProblem)))
     expect_same(plan, DType::f32, Strides::bhsd, some_options());
 }
 
@@ -135,7 +135,7 @@ TEST(Files, EveryOtherScheduleGivesTheSameBitsAsInMemory) {
   for (const OperationFacts& facts : kOperations) {
     const Operation op = facts.operation;
     if (op == Operation::forward || op == Operation::backward || op == Operation::merge) continue;
-    Problem p = of(op, {.n_q = 9, .n_k = 9, .d = 5, .d_v = 5});
+    Problem p = problem_like(op, {.n_q = 9, .n_k = 9, .d = 5, .d_v = 5});
     if (op == Operation::backward_w) p.d_in = 5;
     for (const plan::Plan& plan : plans_in_turn(p))
       if (plan.options.M.to_index() % 2 == 0) expect_same(plan, DType::f32, Strides::bhsd, some_options());
@@ -147,7 +147,8 @@ TEST(Files, AnyTypesAndStridesGiveTheSameBitsAsInMemory) {
   const Problem heads = with_heads({.n_q = 7, .n_k = 9, .d = 4, .d_v = 3}, 1, 4, 2);
   constexpr std::array kTypes{DType::f32, DType::f16, DType::bf16, DType::f64};
   std::size_t round = 0;
-  for (const Problem& p : {with_lse(heads), of(Operation::backward, causal(heads)), with_lse(modified(heads))})
+  for (const Problem& p :
+       {with_lse(heads), problem_like(Operation::backward, causal(heads)), with_lse(modified(heads))})
     for (const plan::Plan& plan : plans_in_turn(p)) {
       expect_same(plan, kTypes[round % 4], kAllStrides[round / 4 % 4], some_options());
       ++round;

@@ -133,6 +133,12 @@ class Ram : public MachineFace<Ram<T, Slow>> {
   /// All that this worker's fast memory holds between two operations, where no tile is a view of slow memory.
   std::span<T> fast_memory() const { return arena_.open_words(); }
 
+  /// The most words that the tiles of a worker held at a time.
+  index_t most_held() const {
+    index_t most = 0;
+    for (const Arena<T>& a : states_->arenas) most = std::max(most, a.most_used());
+    return most;
+  }
   /// Words of staging buffers that the workers hold beside their arenas.
   index_t staging_words() const { return states_->sum(&Arena<T>::staging_words); }
   /// The most words that tiles take in the arenas beside their own: layouts, and a cache line to begin on.

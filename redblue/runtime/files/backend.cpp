@@ -266,6 +266,7 @@ Measured FilesBackend::run_in(const plan::Plan& plan, const Tensors& tensors, co
   all.bytes = in_all;
   if (inner)
     for (const auto& level : inner->moved()) report.inner_words.push_back(level.words);
+  if (inner) all.threads = workers_of_inner(options);
   if (options_.partial != nullptr) {
     report.resumed_operations = checkpoints.left_out();
     report.checkpoints = options_.partial->checkpoints();

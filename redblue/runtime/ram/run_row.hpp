@@ -36,6 +36,7 @@ Measured run_row_on(const plan::Plan& plan, const plan::Prepared& prepared, cons
     machine::Any any(observed);
     prepared.run(any);
     measure(counted, m);
+    if (with.products == Products::below) m.peak = ram.most_held();  // the level below has the rest
     m.staging_words = ram.staging_words();
     m.padding_words = ram.padding_words();
     m.kernels = name_of(with.products == Products::own || with.products == Products::below ? without_bf16(best_isa())
