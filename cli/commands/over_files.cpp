@@ -177,10 +177,10 @@ plan::Plan OverFiles::plan(const Problem& p, const plan::Options& planner, const
   const index_t room = (*limit_ - files_.buffers.read - files_.buffers.write) / word;
   if (auto nest = nested(p, planner, tensors, options, compute, room)) return std::move(*nest);
   if (options.threads > 1)
-    throw InvalidProblem(
-        fmt::format("--threads with --memory: {} threads share the kernels of a plan whose fast memory is larger than a "
-                    "cache and whose kernels divide, and here there is none: leave --threads out, or give more memory",
-                    options.threads));
+    throw InvalidProblem(fmt::format(
+        "--threads with --memory: {} threads share the kernels of a plan whose fast memory is larger than a "
+        "cache and whose kernels divide, and here there is none: leave --threads out, or give more memory",
+        options.threads));
   files_.inner.clear();
   backend_ = files_backend(map_, files_);
   options.backend = backend_.get();
