@@ -65,8 +65,7 @@ Form form_of(SlowArray a, bool tokens_first) {
 }
 
 bool is_written(const Problem& p, SlowArray a) {
-  if (a == SlowArray::O || a == SlowArray::lse)
-    return is_forward(p.op) || (follows_forward(p.op) && !p.forward_given);
+  if (a == SlowArray::O || a == SlowArray::lse) return is_forward(p.op) || (follows_forward(p.op) && !p.forward_given);
   const auto outputs = facts_of(p.op).writes;
   return std::ranges::find(outputs, a) != outputs.end();
 }

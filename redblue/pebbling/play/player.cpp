@@ -28,7 +28,7 @@ std::string Player::name_of_word(SlowArray array, index_t row, index_t col) cons
     row = order_->queries[static_cast<std::size_t>(row / group_)] * group_ + row % group_;
   if (order_ != nullptr && side == Side::keys) row = order_->keys[static_cast<std::size_t>(row)];
   return is_of_statistics(array) ? fmt::format("{}[{}]", redblue::name_of(array), row)
-                             : fmt::format("{}[{},{}]", redblue::name_of(array), row, col);
+                                 : fmt::format("{}[{},{}]", redblue::name_of(array), row, col);
 }
 
 Word& Player::slow(SlowArray array, index_t row, index_t col) { return slow_[index_of(array)][place_of(row, col)]; }
