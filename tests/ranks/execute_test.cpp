@@ -220,7 +220,7 @@ TEST(Ranks, RefuseHeadsThatNoForwardPassKept) {
   how.kept = kept.data();
   EXPECT_NE(what_is_thrown(world, shared.tensors(), how).find("no forward pass has kept q on rank"), std::string::npos);
   float word = 0;
-  kept[0].keep(SlowArray::Q, {}, Tensor(&word, DType::f32, {1, 1, 1, 1}));
+  for (ranks::Kept& of_rank : kept) of_rank.keep(SlowArray::Q, {}, Tensor(&word, DType::f32, {1, 1, 1, 1}));
   EXPECT_NE(what_is_thrown(world, shared.tensors(), how).find("q was kept as [1, 1, 1, 1] of f32"), std::string::npos);
   const World moves(p, {.head_groups = 2});
   EXPECT_NE(what_is_thrown(moves, shared.tensors(), how).find("How::kept without keeps_heads"), std::string::npos);
