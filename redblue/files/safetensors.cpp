@@ -218,6 +218,7 @@ TensorPlace safetensors_place(const std::string& path, const std::string& name) 
   const auto found = std::ranges::find(header.entries, name, &SafetensorsEntry::name);
   if (found == header.entries.end()) {
     std::vector<std::string> names;
+    names.reserve(header.entries.size());
     for (const SafetensorsEntry& e : header.entries) names.push_back(e.name);
     std::ranges::sort(names);
     throw_no_tensor(name, names, path);

@@ -79,6 +79,7 @@ std::vector<Calls> InnerCounts::calls() const {
     for (const Calls& c : known.below) add(c, c.level + 1, known.times);
   }
   std::vector<Calls> list;
+  list.reserve(all.size());
   for (auto& [key, calls] : all) list.push_back(std::move(calls));
   return list;
 }

@@ -130,7 +130,8 @@ void FileQueue::wait_for_writes(Lock& lock, const PlaceInFile& place, index_t by
       wait_for_machine(lock, [&] { return !list_waits_; });
       continue;
     }
-    const std::shared_ptr<Write> waited = *sent;
+    // The list may drop it while the lock is away.
+    const std::shared_ptr<Write> waited = *sent;  // NOLINT(performance-unnecessary-copy-initialization)
     lock.unlock();
     Engine::wait_done(waited->request);
     lock.lock();

@@ -59,7 +59,7 @@ class alignas(64) Arena {
   index_t most_skipped() const { return tiles_.most_skipped(); }
   index_t staging_words() const { return std::accumulate(words_.staging.begin(), words_.staging.end(), index_t{0}); }
   /// Throws CapacityError unless `more` further words fit.
-  void require(index_t more) const { tiles_.require(more); }
+  void require(index_t more) { tiles_.hold(more); }
 
   /// Opens a tile on top of the stack and returns its depth.
   index_t open(Shape s, const kernel::Placement& place) {

@@ -31,6 +31,11 @@ class TileStack {
   void require(index_t more) const {
     if (used_ + more > M_) redblue::detail::throw_capacity(used_ + more, M_);
   }
+  /// Holds `more` further words for a moment. Throws as require().
+  void hold(index_t more) {
+    require(more);
+    most_used_ = std::max(most_used_, used_ + more);
+  }
   /// Opens a tile on top of the stack, which counts the words of its shape, or none where `place` has none, and lies as
   /// that says. Returns its depth.
   index_t open(Shape s, const kernel::Placement& place) {
@@ -55,7 +60,7 @@ class TileStack {
   const Tile& operator[](index_t depth) const { return tiles_[static_cast<std::size_t>(depth)]; }
   index_t M() const { return M_; }
   index_t used() const { return used_; }            ///< words of the tiles that are open
-  index_t most_used() const { return most_used_; }  ///< the most of them at a time
+  index_t most_used() const { return most_used_; }  ///< the most that were held at a time
   index_t top() const { return top_; }              ///< the end of the topmost tile in memory
   /// Where the next tile will begin. (The words of a line are a power of 2.)
   index_t next() const { return (top_ + line_ - 1) & -line_; }
