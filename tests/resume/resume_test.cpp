@@ -327,7 +327,7 @@ TEST(Resume, AfterAnErrorAnywhereGivesTheSameBits) {
   std::mt19937_64 random(7);
   const int in_all = asked_cases(20);
   int met = 0, refused = 0;
-  for (int i = 0; met < in_all; ++i) {
+  while (met < in_all) {
     const plan::Plan& plan = plans.next();
     SCOPED_TRACE(text_of(plan));
     FilesRun run(plan);
