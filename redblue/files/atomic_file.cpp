@@ -171,18 +171,6 @@ void AtomicFile::rewrite(index_t offset, std::span<const std::byte> bytes) {
   }
 }
 
-int AtomicFile::descriptor_in_place(index_t bytes) {
-  require_open("write");
-  if (bytes < written_)
-    throw IoError(fmt::format("'{}' has {} bytes and cannot be cut to {}", path_, written_, bytes), path_);
-  reserve(bytes);
-  if (reserved_ < bytes && ftruncate(fd_, bytes) != 0) fail("give its size to", errno);
-  const int second = fcntl(fd_, F_DUPFD_CLOEXEC, 0);
-  if (second < 0) fail("write", errno);
-  written_ = bytes;
-  return second;
-}
-
 void AtomicFile::commit_together(std::span<AtomicFile* const> files) {
   for (AtomicFile* f : files) f->make_durable();
   // No instant shows a new file beside an old one: the old ones go before the first new one comes.

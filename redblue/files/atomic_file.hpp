@@ -39,11 +39,6 @@ class AtomicFile {
   /// Writes over bytes that were written before: from `offset` on, and not beyond them. Throws IoError.
   void rewrite(index_t offset, std::span<const std::byte> bytes);
 
-  /// Gives the file this size, zero where nothing was written, and its room on the disk, and returns a second
-  /// descriptor by which all of it can be read and written in place until commit(). The caller closes it. Throws
-  /// IoError.
-  int descriptor_in_place(index_t bytes);
-
   /// Makes the bytes durable (fsync), gives them the name, makes the name durable (fsync of the directory).
   /// Throws IoError; the target is then as it was before, unless only the fsync of the
   /// directory failed.

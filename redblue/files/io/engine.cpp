@@ -16,9 +16,6 @@ namespace {
 constexpr index_t kFewBytes = 1 << 16;    ///< a write of fewer goes through the page cache as one transfer
 constexpr index_t kMostCached = 4 << 20;  ///< written through the page cache before its pages are given back
 
-constexpr index_t up_to_page(index_t x) { return (x + kPage - 1) / kPage * kPage; }
-constexpr index_t down_to_page(index_t x) { return x / kPage * kPage; }
-
 std::size_t index_of(Request::Kind kind) { return static_cast<std::size_t>(kind); }
 
 [[noreturn]] void throw_failure(const Request& r) {

@@ -13,7 +13,6 @@
 #include <memory>
 #include <utility>
 
-#include "redblue/files/atomic_file.hpp"
 #include "redblue/files/text.hpp"
 #include "redblue/language/error.hpp"
 
@@ -55,11 +54,6 @@ OpenFile::OpenFile(std::string path, PageCache cache) : path_(std::move(path)) {
     throw IoError(fmt::format("cannot read '{}': it is not a regular file", path_), path_);
   }
   size_ = status.st_size;
-  open_direct(cache);
-}
-
-OpenFile::OpenFile(AtomicFile& out, index_t bytes, PageCache cache) : path_(out.path()), size_(bytes), writable_(true) {
-  cached_ = out.descriptor_in_place(bytes);
   open_direct(cache);
 }
 

@@ -5,13 +5,13 @@
 
 namespace redblue::file {
 
-class AtomicFile;
-
 namespace io {
 
 /// What direct requests are multiples of: offsets, sizes and addresses. A page of the page cache is as large, so that
 /// no page is written both directly and through the cache.
 inline constexpr index_t kPage = 4096;
+constexpr index_t up_to_page(index_t x) { return (x + kPage - 1) / kPage * kPage; }
+constexpr index_t down_to_page(index_t x) { return x / kPage * kPage; }
 
 /// Do requests pass by the page cache (O_DIRECT)? bypassed_if_possible: where the file system and its alignment allow
 /// it; `direct()` says whether they do.
@@ -22,9 +22,6 @@ class OpenFile {
  public:
   /// Opens a file for reading. Throws IoError where it is missing, unreadable, or no regular file.
   explicit OpenFile(std::string path, PageCache cache = PageCache::bypassed_if_possible);
-  /// A file that is being made: `out` gets this size, all of it zero and its room taken on the disk, and is read and
-  /// written in place until it is committed. Throws IoError.
-  OpenFile(AtomicFile& out, index_t bytes, PageCache cache = PageCache::bypassed_if_possible);
   /// A file of this size without a name in `directory`, whose room is taken on the disk. It goes when this does, or the
   /// process. Throws IoError.
   static OpenFile temporary(const std::string& directory, index_t bytes,

@@ -7,11 +7,7 @@
 
 namespace redblue::file::io {
 
-namespace {
-constexpr index_t whole_pages(index_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
-}  // namespace
-
-Ring::Ring(index_t bytes) : size_(whole_pages(bytes)) {
+Ring::Ring(index_t bytes) : size_(up_to_page(bytes)) {
   void* const memory =
       mmap(nullptr, static_cast<std::size_t>(size_), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED)
@@ -23,7 +19,7 @@ Ring::Ring(index_t bytes) : size_(whole_pages(bytes)) {
 Ring::~Ring() { munmap(memory_, static_cast<std::size_t>(size_)); }
 
 Ring::Space Ring::take(index_t bytes) {
-  bytes = whole_pages(bytes);
+  bytes = up_to_page(bytes);
   if (head_ == tail_) head_ = tail_ = (head_ + size_ - 1) / size_ * size_;  // from the beginning
   const index_t at = head_ % size_;
   const index_t begin = at + bytes > size_ ? head_ + (size_ - at) : head_;
@@ -34,7 +30,7 @@ Ring::Space Ring::take(index_t bytes) {
 
 void Ring::cut(Space& space, index_t bytes) {
   if (space.end != head_) return;
-  head_ = space.end = space.begin + whole_pages(bytes);
+  head_ = space.end = space.begin + up_to_page(bytes);
 }
 
 void Ring::give_back(index_t end) { tail_ = end; }
