@@ -16,9 +16,7 @@ std::vector<index_t> place_key(const Place* place, Shape pairs) {
 }  // namespace
 
 InnerCounts::InnerCounts(std::vector<Inner> levels)
-    : levels_(std::move(levels)),
-      words_(levels_.size()),
-      sizes_({levels_.front().M, levels_.front().grain, levels_.size() == 1}) {
+    : levels_(std::move(levels)), words_(levels_.size()), sizes_(levels_.front(), levels_.size() == 1) {
   if (levels_.size() > 1) below_ = std::make_unique<InnerCounts>(std::vector(levels_.begin() + 1, levels_.end()));
 }
 

@@ -10,17 +10,17 @@ class InnerRam {
  public:
   InnerRam(const std::vector<Inner>& levels, ThreadPool& pool, int workers,
            const kernel::Implementations<T>& implementations)
-      : level_{levels.front().M, levels.front().grain, levels.size() == 1},
-        sizes_(level_),
+      : last_(levels.size() == 1),
+        sizes_(levels.front(), last_),
         pool_(pool),
         workers_(workers),
         above_(kernel::implementations_below(implementations)) {
-    if (!level_.last) {
+    if (!last_) {
       below_ = std::make_unique<InnerLevels<T>>(std::vector(levels.begin() + 1, levels.end()), workers, pool, 1,
                                                 implementations);
       states_.below = below_.get();
     }
-    states_.implementations = level_.last ? &implementations : &above_;
+    states_.implementations = last_ ? &implementations : &above_;
     states_.slow.resize(1);
     for (int i = 0; i < workers; ++i) states_.arenas.emplace_back(levels.front().M.to_index());
   }
@@ -38,7 +38,7 @@ class InnerRam {
       slow[i].col_stride = v.col_stride;
     }
     const Division division(k, shapes);
-    const Call call{k, division, blocks, sizes_.of(k, division, shapes), level_.last};
+    const Call call{k, division, blocks, sizes_.of(k, division, shapes), last_};
     const auto main = [&](machine::Team& team) {
       states_.team = &team;
       machine::Ram<T> ram(states_);
@@ -58,7 +58,7 @@ class InnerRam {
   }
 
  private:
-  Inner level_;
+  const bool last_;  ///< does this level run implementations?
   ChosenSizes sizes_;
   ThreadPool& pool_;
   int workers_;

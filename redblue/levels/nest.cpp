@@ -64,8 +64,8 @@ Words bytes_of(const Io& io, const NestOptions& o, const Problem& p, bool outerm
   return io.total() * Words(size_of(o.word));
 }
 
-/// `step`: of inner levels but the last.
-Nest nest_of(const plan::Plan& plan, const NestOptions& o, index_t step) {
+/// `step`: of inner levels but the last. `bounds`: of each border.
+Nest nest_of(const plan::Plan& plan, const NestOptions& o, index_t step, const std::vector<bound::Bound>& bounds) {
   Nest nest{.outer = plan, .levels = o.levels};
   for (std::size_t i = 2; i < o.levels.size(); ++i) {
     Grain grain = o.grain;
@@ -90,7 +90,7 @@ Nest nest_of(const plan::Plan& plan, const NestOptions& o, index_t step) {
     b.held = i == 1 ? outermost.peak : inner->words()[i - 2].peak;
     b.io = i == 1 ? outermost.io : inner->words()[i - 2].io;
     b.bytes = bytes_of(b.io, o, plan.problem, i == 1);
-    b.bound = bound_at(plan.problem, o, i);
+    b.bound = bounds[i - 1];
     if (b.bound.words > 0) b.ratio = b.io.total().to_double() / b.bound.words.to_double();
     if (level.bandwidth > 0) b.seconds = b.bytes.to_double() / level.bandwidth;
     nest.borders.push_back(std::move(b));
@@ -120,8 +120,8 @@ std::vector<index_t> steps_tried(const NestOptions& o, const Problem& p, std::si
   return list;
 }
 
-/// A plan of this row with steps so long, where these move the same words: the level below has the scores of a step.
-void lengthen_steps(plan::Plan& plan, index_t step) {
+/// The plan with steps so long, where these move the same words: the level below has the scores of a step.
+plan::Plan with_longer_steps(plan::Plan plan, index_t step) {
   plan::Row& row = plan.rows[plan.chosen];
   const Sizes x = plan.problem.sizes();
   const Io io = row.algorithm->io(x, row.tiling);
@@ -131,6 +131,9 @@ void lengthen_steps(plan::Plan& plan, index_t step) {
     size.value = step;
     if (!row.algorithm->allows(x, row.tiling) || row.algorithm->io(x, row.tiling) != io) size.value = before;
   }
+  if (plan.forward != nullptr)
+    plan.forward = std::make_shared<const plan::Plan>(with_longer_steps(*plan.forward, step));
+  return plan;
 }
 
 /// What is compared: modelled seconds, where they are known without the outermost memory; else the largest ratio of
@@ -206,9 +209,12 @@ Nest make_nest(const Problem& problem, const NestOptions& options) {
   std::exception_ptr refused;
   const bool has_inner = options.levels.size() > 2;
   const Words M = words_of(options.levels[1], options.word);
+  std::vector<bound::Bound> bounds;
+  bounds.reserve(options.levels.size() - 1);
+  for (std::size_t i = 1; i < options.levels.size(); ++i) bounds.push_back(bound_at(problem, options, i));
   const auto consider = [&](const plan::Plan& plan) {
     for (const index_t step : steps_tried(options, problem, 2)) {
-      Nest nest = nest_of(plan, options, step);
+      Nest nest = nest_of(plan, options, step, bounds);
       if (nest.borders.front().held > M) return;
       if (!best || least_of(nest, options.by_time) < least_of(*best, options.by_time)) best = std::move(nest);
     }
@@ -220,28 +226,23 @@ Nest make_nest(const Problem& problem, const NestOptions& options) {
     outer.multiple.key = std::lcm(outer.multiple.key, multiple);
     return plan_that_divides(problem, outer, has_inner);
   };
-  for (const index_t step : steps_tried(options, problem, 1)) {
+  // A step may be too long for a level, or leave room for schedules only whose kernels do not divide.
+  const auto attempt = [&](const auto& f) {
     try {
-      consider(plan_with(step));
-    } catch (const CapacityError&) {  // a step may be too long for a level
-      if (refused == nullptr) refused = std::current_exception();
-    } catch (const Unsupported&) {  // or leave room for other schedules only
-      if (refused == nullptr) refused = std::current_exception();
-    }
-    if (!has_inner || options.outer.tiling) continue;
-    try {
-      plan::Plan longer = plan_with(1);
-      lengthen_steps(longer, step);
-      if (longer.forward != nullptr) {
-        auto forward = std::make_shared<plan::Plan>(*longer.forward);
-        lengthen_steps(*forward, step);
-        longer.forward = std::move(forward);
-      }
-      consider(longer);
+      f();
     } catch (const CapacityError&) {
       if (refused == nullptr) refused = std::current_exception();
+    } catch (const Unsupported&) {
+      if (refused == nullptr) refused = std::current_exception();
     }
-  }
+  };
+  const std::vector<index_t> steps = steps_tried(options, problem, 1);
+  for (const index_t step : steps) attempt([&] { consider(plan_with(step)); });
+  if (has_inner && !options.outer.tiling)
+    attempt([&] {
+      const plan::Plan shortest = plan_with(1);
+      for (const index_t step : steps) attempt([&] { consider(with_longer_steps(shortest, step)); });
+    });
   if (!best) std::rethrow_exception(refused);
   return std::move(*best);
 }

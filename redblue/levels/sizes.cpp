@@ -65,8 +65,8 @@ namespace {
 
 /// The best of this grain.
 std::optional<PerLetter> sizes_of_grain(const kernel::AnyKernel& k, const Division& d, std::span<const Shape> shapes,
-                                        const Inner& level) {
-  const auto& [M, grain, last] = level;
+                                        const Inner& level, bool last) {
+  const auto& [M, grain] = level;
   const std::vector<char> kept = kept_letters(d);
   PerLetter sizes;
   for (const char letter : PerLetter::letters) sizes[letter] = std::max<index_t>(1, d.extent(letter));
@@ -108,9 +108,9 @@ std::optional<PerLetter> sizes_of_grain(const kernel::AnyKernel& k, const Divisi
 }  // namespace
 
 std::optional<PerLetter> choose_sizes(const kernel::AnyKernel& k, const Division& d, std::span<const Shape> shapes,
-                                      const Inner& level) {
+                                      const Inner& level, bool last) {
   for (Inner tried = level;; tried.grain.passing /= 2) {
-    if (const auto sizes = sizes_of_grain(k, d, shapes, tried)) return sizes;
+    if (const auto sizes = sizes_of_grain(k, d, shapes, tried, last)) return sizes;
     if (tried.grain.passing > 1) continue;
     if (tried.grain.kept == 1) return std::nullopt;
     tried.grain = {1, 2, tried.grain.parts};
@@ -127,11 +127,11 @@ const PerLetter& ChosenSizes::of(const kernel::AnyKernel& k, const Division& d, 
   CallKey key(k, d, shapes);
   const auto known = known_.find(key);
   if (known != known_.end()) return known->second;
-  const std::optional<PerLetter> sizes = choose_sizes(k, d, shapes, level_);
+  const std::optional<PerLetter> sizes = choose_sizes(k, d, shapes, level_, last_);
   if (sizes) return known_.emplace(std::move(key), *sizes).first->second;
   PerLetter least;
   least.of.fill(1);
-  redblue::detail::throw_capacity(footprint_of(k, d, shapes, least, level_.last), level_.M);
+  redblue::detail::throw_capacity(footprint_of(k, d, shapes, least, last_), level_.M);
 }
 
 }  // namespace redblue::levels

@@ -26,10 +26,10 @@ struct Grain {
 struct Inner {
   Words M;
   Grain grain{};
-  bool last = true;  ///< does it run implementations? The level below another has what nobody reads after a call.
 };
 
-/// The most words that a call with ranges of these sizes holds at a time, in the last level or above it.
+/// The most words that a call with ranges of these sizes holds at a time. `last`: the level runs implementations;
+/// the one below any other has what nobody reads after a call.
 Words footprint_of(const kernel::AnyKernel& k, const Division& d, std::span<const Shape> shapes, const PerLetter& sizes,
                    bool last);
 /// The words that it moves where no mask hides a pair.
@@ -37,7 +37,7 @@ Words words_of(const kernel::AnyKernel& k, const Division& d, std::span<const Sh
 /// The sizes that move fewest words and hold at most its M; of those that move the same, the largest; null if M is too
 /// small.
 std::optional<PerLetter> choose_sizes(const kernel::AnyKernel& k, const Division& d, std::span<const Shape> shapes,
-                                      const Inner& level);
+                                      const Inner& level, bool last);
 
 /// What the words of a call depend on, but for what a mask hides.
 struct CallKey {
@@ -53,12 +53,13 @@ struct CallKey {
 /// choose_sizes() of the calls met so far.
 class ChosenSizes {
  public:
-  explicit ChosenSizes(const Inner& level) : level_(level) {}
+  ChosenSizes(const Inner& level, bool last) : level_(level), last_(last) {}
   /// Throws CapacityError where the level has not the words for the smallest ranges.
   const PerLetter& of(const kernel::AnyKernel& k, const Division& d, std::span<const Shape> shapes);
 
  private:
   Inner level_;
+  bool last_;
   std::map<CallKey, PerLetter> known_;
 };
 

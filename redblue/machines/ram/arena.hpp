@@ -58,12 +58,12 @@ class alignas(64) Arena {
   index_t most_used() const { return tiles_.most_used(); }
   index_t most_skipped() const { return tiles_.most_skipped(); }
   index_t staging_words() const { return std::accumulate(words_.staging.begin(), words_.staging.end(), index_t{0}); }
-  /// Throws CapacityError unless `more` further words fit.
+  /// Holds `more` further words for a moment. Throws CapacityError unless they fit.
   void require(index_t more) { tiles_.hold(more); }
 
   /// Opens a tile on top of the stack and returns its depth.
   index_t open(Shape s, const kernel::Placement& place) {
-    tiles_.require(place.words == 0 ? 0 : s.words());
+    tiles_.require(TileStack::words_of(s, place));
     reserve(tiles_.next() + place.words);
     const index_t depth = tiles_.open(s, place);
     if (size(elsewhere_) == depth)

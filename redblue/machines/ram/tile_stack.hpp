@@ -36,6 +36,8 @@ class TileStack {
     require(more);
     most_used_ = std::max(most_used_, used_ + more);
   }
+  /// What a tile counts: a level of memory below has the words of one that takes none here.
+  static index_t words_of(Shape s, const kernel::Placement& place) { return place.words == 0 ? 0 : s.words(); }
   /// Opens a tile on top of the stack, which counts the words of its shape, or none where `place` has none, and lies as
   /// that says. Returns its depth.
   index_t open(Shape s, const kernel::Placement& place) {
@@ -70,9 +72,6 @@ class TileStack {
   static constexpr std::size_t kLineBytes = 64;
 
  private:
-  /// A level of memory below has the words of a tile that takes none here.
-  static index_t words_of(Shape s, const kernel::Placement& place) { return place.words == 0 ? 0 : s.words(); }
-
   index_t M_;
   index_t line_;  ///< words of a cache line
   index_t used_ = 0;
