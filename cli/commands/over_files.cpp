@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "files/open_archive.hpp"
+#include "options/levels.hpp"
 #include "redblue/hardware/hardware.hpp"
-#include "redblue/kernels/implementations.hpp"
 #include "redblue/levels/nest.hpp"
 #include "report/standard_output.hpp"
 
@@ -68,8 +68,6 @@ const std::vector<index_t> kMultiples{128, 16, 1};
 constexpr double kSomeDisk = 1e9, kSomeMemory = 1e10, kSomeCore = 5e10;
 /// The share of a core's cache that a level takes: keys and values pass beside it.
 constexpr int kShareOfCache = 2;
-/// Rows that pass at a time in the cache.
-constexpr index_t kPassing = 128;
 
 /// What is known of this machine for a nest of fast memory and the caches of `threads` cores.
 levels::NestOptions nest_here(DType compute, int threads) {
@@ -86,9 +84,7 @@ levels::NestOptions nest_here(DType compute, int threads) {
                   .bandwidth = std::min(all, one * threads)}},
       .word = compute};
   o.macs_per_second = threads * (measured ? model::rates_of(hardware, best_isa(), compute).macs : kSomeCore);
-  const index_t lanes = compute == DType::f64 ? kernel::implementations<double>(best_isa()).lanes
-                                              : kernel::implementations<float>(best_isa()).lanes;
-  o.grain = {index_t{model::kRegisterVectors} * lanes, kPassing, threads};
+  o.grain = grain_for_kernels(compute, threads);
   o.by_time = true;
   return o;
 }
@@ -143,8 +139,9 @@ void OverFiles::require_heeded(const Problem& kind, const ObjectiveOptions& obje
   refuse(kind.op == Operation::merge, "--op merge", kAll);
   refuse(kind.method_kind() != MethodKind::exact, "--approximate", kAll);
   refuse(certificate, "--tolerance, or --certificate,", kAll);
-  refuse(objective.objective.has_value(), "--objective", "such a run moves the fewest words");
-  refuse(objective.machine.has_value(), "--machine", "such a run moves the fewest words");
+  refuse(objective.objective.has_value(), "--objective",
+         "such a run is planned for its files and this machine's caches");
+  refuse(objective.machine.has_value(), "--machine", "such a run is planned for the machine that it runs on");
   refuse(files.input && is_npz(*files.input), "an input in .npz",
          "it is unpacked into memory; write safetensors or .npy, which are read where they lie");
   refuse(files.output && is_npz(*files.output), "an output in .npz",
@@ -255,20 +252,19 @@ std::optional<plan::Plan> OverFiles::nested(const Problem& p, const plan::Option
   options.backend = backend_.get();
   o.outer = planner;
   if (planner.schedule.empty()) o.outer.quadratic_workspace = false;
-  for (index_t percent = 100; percent >= 30; percent -= 10) {
-    const Words words = M_ ? Words(*M_) : Words(room / 100 * percent);
-    o.levels[1].bytes = words * Words(size_of(compute));
+  // Buffers beside fast memory take more or less of the limit, as schedules and tiles have it.
+  for (index_t percent = 100; percent >= 30; percent = M_ ? 0 : percent - 10) {
+    o.levels[1].bytes = Words(size_of(compute)) * M_.value_or(room / 100 * percent);
     if (o.levels[1].bytes <= o.levels[2].bytes) return std::nullopt;
     try {
       levels::Nest nest = levels::make_nest(p, o);
       memory_ = run_bytes(nest.outer, tensors, options);
       if (memory_ <= *limit_) return std::move(nest.outer);
     } catch (const CapacityError&) {
-      if (percent == 30) return std::nullopt;  // the plan without levels says what is needed
-    } catch (const Unsupported&) {             // a kernel that no level below can carry out
+      continue;
+    } catch (const Unsupported&) {  // a kernel that no level below can carry out
       return std::nullopt;
     }
-    if (M_) break;
   }
   return std::nullopt;
 }

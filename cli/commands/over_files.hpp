@@ -26,8 +26,8 @@ struct ResumeOptions {
 /// below what is given and a constant.
 class OverFiles {
  public:
-  /// Memory of the program itself beside what --memory names: code, libraries, the plan, headers of files. The README
-  /// of its test measures 20 MiB.
+  /// Memory of the program itself beside what --memory names: code, libraries, the plan, headers of files: some 20
+  /// MiB were measured.
   static constexpr index_t kBeside = index_t{48} << 20;
 
   OverFiles(const MemoryOptions& memory, const ResumeOptions& resume);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "redblue/kernels/implementations.hpp"
 #include "redblue/language/word_type.hpp"
 #include "redblue/planner/fastest.hpp"
 #include "redblue/planner/widths.hpp"
@@ -11,9 +12,6 @@
 namespace redblue::cli {
 
 namespace {
-
-/// Rows or columns that pass at a time where kernels are to run fast.
-constexpr index_t kPassing = 128;
 
 std::vector<std::string> names_in(const std::string& text) {
   std::vector<std::string> names{""};
@@ -35,34 +33,32 @@ const MemoryLevel* known_level(const Hardware& hardware, const std::string& name
 double bandwidth_from(const Hardware& hardware, Words bytes, int threads) {
   for (const MemoryLevel& level : hardware.levels)
     if (bytes <= Words(level.bytes) && level.name != hardware.levels.back().name)
-      return level.read_bandwidth * std::min(threads, level.cores * hardware.cores);
+      return level.read_bandwidth * std::min(threads, hardware.cores);
   const double one = hardware.levels.empty() ? 0 : hardware.levels.back().read_bandwidth;
   return std::min(hardware.all_cores_bandwidth > 0 ? hardware.all_cores_bandwidth : one, one * threads);
 }
+/// Bytes per second that come from what holds everything, a "disk" or a level of this machine; 0: nobody measured it.
+double bandwidth_of_first(const Hardware& hardware, const std::string& name, int threads) {
+  if (name == "disk") return hardware.disk ? hardware.disk->read_bandwidth : 0;
+  const MemoryLevel* const level = known_level(hardware, name);
+  return level == nullptr ? 0 : bandwidth_from(hardware, Words(level->bytes), threads);
+}
 
 std::vector<levels::Level> levels_from(const std::string& text, const Hardware& hardware, int threads) {
-  std::vector<levels::Level> list;
-  for (const std::string& name : names_in(text)) {
-    levels::Level level{.name = name};
-    const MemoryLevel* known = known_level(hardware, name);
-    if (list.empty()) {
-      if (name.empty() || (name[0] >= '0' && name[0] <= '9'))
-        throw InvalidProblem(
-            fmt::format("--levels {}: '{}' is no name: the first level holds everything, so it has a "
-                        "name and no size; write disk,256MiB,1MiB",
-                        text, name));
-    } else if (known != nullptr) {
-      level.bytes = Words(known->bytes);
-    } else {
-      level.bytes = parse_bytes("--levels", name);
-    }
-    if (!list.empty() && list.size() == 1) {
-      const MemoryLevel* const slowest = known_level(hardware, list.front().name);
-      if (slowest != nullptr) level.bandwidth = bandwidth_from(hardware, Words(slowest->bytes), threads);
-    } else if (!list.empty()) {
-      level.bandwidth = bandwidth_from(hardware, list.back().bytes, threads);
-    }
-    list.push_back(std::move(level));
+  const std::vector<std::string> names = names_in(text);
+  const std::string& first = names.front();
+  if (first.empty() || (first[0] >= '0' && first[0] <= '9'))
+    throw InvalidProblem(
+        fmt::format("--levels {}: '{}' is no name: the first level holds everything, so it has a name "
+                    "and no size; write disk,256MiB,1MiB",
+                    text, first));
+  std::vector<levels::Level> list{{.name = first}};
+  for (std::size_t i = 1; i < names.size(); ++i) {
+    const MemoryLevel* const known = known_level(hardware, names[i]);
+    const Words bytes = known != nullptr ? Words(known->bytes) : parse_bytes("--levels", names[i]);
+    const double bandwidth =
+        i == 1 ? bandwidth_of_first(hardware, first, threads) : bandwidth_from(hardware, list.back().bytes, threads);
+    list.push_back({names[i], bytes, bandwidth});
   }
   return list;
 }
@@ -85,6 +81,13 @@ void require_for_levels(const ProblemOptions& o) {
 }
 
 }  // namespace
+
+levels::Grain grain_for_kernels(DType compute, int threads) {
+  constexpr index_t kPassing = 128;  // rows or columns that pass at a time
+  const index_t lanes = compute == DType::f64 ? kernel::implementations<double>(best_isa()).lanes
+                                              : kernel::implementations<float>(best_isa()).lanes;
+  return {index_t{model::kRegisterVectors} * lanes, kPassing, threads};
+}
 
 void LevelsOptions::add_to(const Command& command) {
   command
@@ -112,9 +115,8 @@ levels::Nest LevelsOptions::nest(const ProblemOptions& o) const {
   set_widths(options.outer, p, dtype, word_of(compute), o.widths(p.op, false));
   if (by_time) {
     options.by_time = true;
-    const model::Rates rates = model::rates_of(hardware, model::largest_isa(hardware), compute);
-    options.grain = {model::kRegisterVectors * rates.lanes, kPassing, threads};
-    options.macs_per_second = threads * rates.macs;
+    options.grain = grain_for_kernels(word_of(compute), threads);
+    options.macs_per_second = threads * model::rates_of(hardware, model::largest_isa(hardware), compute).macs;
   }
   return levels::make_nest(p, options);
 }

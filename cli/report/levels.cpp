@@ -47,6 +47,11 @@ void print_nest(const levels::Nest& nest) {
                b.ratio ? fmt::format("{:.3f}", *b.ratio) : "-", time_text(b.seconds));
   if (nest.compute_seconds)
     fmt::print("  {:<24} {:>123}\n", "multiply-adds, at the peak", time_text(nest.compute_seconds));
+  if (nest.compute_seconds && !nest.borders.front().seconds)
+    fmt::print(
+        "\nthe bandwidth of {} is not known, so the time is that of the other borders alone: redblue doctor --disk DIR "
+        "measures a disk\n",
+        nest.levels.front().name);
   if (nest.seconds)
     fmt::print("\nmodelled: {:.4g} s: multiply-adds and inner borders together, or the first border beside them\n",
                *nest.seconds);

@@ -1,0 +1,44 @@
+#include <gtest/gtest.h>
+
+#include "cli/cli.hpp"
+
+/// Plans for memories inside each other, as the program prints them.
+namespace redblue::test {
+namespace {
+
+using ::testing::HasSubstr;
+
+const Args kOfLevels = "--n 500 --d 16 --levels"_args;
+
+TEST(PlanLevels, SayWhatMovesAtEveryBorder) {
+  const Json one = Workplace().run("plan --n 500 --d 16 --M 1000 --json"_args).json();
+  const Json nest = Workplace().run("plan --json"_args + kOfLevels + "disk,4000"_args).json();
+  EXPECT_EQ(nest["schema"], "redblue.levels/1");
+  ASSERT_EQ(nest["borders"].size(), 1U);
+  EXPECT_EQ(nest["borders"][0]["io"], one["plans"][0]["io"]);
+  const Json three = Workplace().run("plan --json"_args + kOfLevels + "disk,64KiB,8KiB,2KiB"_args).json();
+  ASSERT_EQ(three["borders"].size(), 3U);
+  for (const Json& b : three["borders"]) {
+    EXPECT_GE(b["io"], b["bound"]["words"]);
+    EXPECT_LE(b["held"], b["M"]);
+  }
+  const Finished text = Workplace().run("explain"_args + kOfLevels + "disk,64KiB,8KiB"_args);
+  EXPECT_EQ(text.exit_code, 0) << text.err;
+  EXPECT_THAT(text.out, HasSubstr("8KiB carries out, on tiles in 64KiB"));
+}
+
+TEST(PlanLevels, RefuseWhatMakesNoSense) {
+  const auto refusal = [](const Args& levels) {
+    const Finished f = Workplace().run("plan"_args + kOfLevels + levels);
+    EXPECT_EQ(f.exit_code, 2) << f.err;
+    return f.err;
+  };
+  EXPECT_THAT(refusal("disk"_args), HasSubstr("two levels or more"));
+  EXPECT_THAT(refusal("4MiB,1MiB"_args), HasSubstr("'4MiB' is no name"));
+  EXPECT_THAT(refusal("disk,1MiB,2MiB"_args), HasSubstr("is not smaller than level 1MiB"));
+  EXPECT_THAT(refusal("disk,1MiB --M 100"_args), HasSubstr("--M with --levels"));
+  EXPECT_THAT(refusal("disk,1MiB --ranks 2"_args), HasSubstr("--levels and --ranks"));
+}
+
+}  // namespace
+}  // namespace redblue::test
