@@ -91,6 +91,7 @@ int main() {
   require_refused([&] { c_api::problem_of(c); }, "fringe = 3: give 0 to 2, for soft, hard, none");
 }
 END
+read -ra needed < <(sed -n 's/^Libs: .*-lredblue //p' "$build/redblue.pc")  # what the library takes of others
 compile=("$compiler" -std=gnu++20 -O0 -fPIC -DFMT_HEADER_ONLY "${@:4}" -I. -Icli -Iredblue/c_api)
 # Several files as one, which reads their headers once; two at a time.
 printf '#include "%s.cpp"\n' redblue/problem/problem redblue/c_api/structs >options.cpp
@@ -98,7 +99,7 @@ printf '#include "%s.cpp"\n' cli/{no_approximations,options/flags,report/json,co
 "${compile[@]}" -c options.cpp &
 "${compile[@]}" -c program.cpp
 wait $!
-"${compile[@]}" program.o options.o "$build/libredblue.a" -Wl,--allow-multiple-definition -lpthread -o main
+"${compile[@]}" program.o options.o "$build/libredblue.a" -Wl,--allow-multiple-definition "${needed[@]}" -o main
 ./main
 
 if ! "$python" -c 'import nanobind, numpy' 2>"$work/none"; then
@@ -132,7 +133,7 @@ extension=("${compile[@]}" -w -isystem "$include" -isystem "$nb/include" -I"$nb/
 "${extension[@]}" -c "$nb/src/nb_combined.cpp" &
 "${extension[@]}" -c core.cpp
 wait $!
-"${compile[@]}" -shared core.o nb_combined.o options.o "$build/libredblue.a" -Wl,--allow-multiple-definition -lpthread \
+"${compile[@]}" -shared core.o nb_combined.o options.o "$build/libredblue.a" -Wl,--allow-multiple-definition "${needed[@]}" \
   -o python/redblue/_core.so
 : >python/redblue/__init__.py
 PYTHONPATH=python "$python" - <<'END'

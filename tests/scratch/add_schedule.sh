@@ -45,8 +45,9 @@ int main() {
   for (const std::string_view name : plan::Registry::built_in().names(Operation::forward)) std::cout << name << '\n';
 }
 END
+read -ra needed < <(sed -n 's/^Libs: .*-lredblue //p' "$build/redblue.pc")  # what the library takes of others
 "$compiler" -std=c++20 -O1 "${@:3}" -I"$work" "$work/main.cpp" "$work/redblue/schedules/lists/forward.cpp" \
-  "$build"/libredblue.a -lpthread -o "$work/main"
+  "$build"/libredblue.a "${needed[@]}" -o "$work/main"
 "$work/main" >"$work/names"
 
 not_on_the_page() {
