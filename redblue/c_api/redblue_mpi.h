@@ -41,8 +41,16 @@ typedef struct redblue_layout {
   int32_t head_groups, grid_rows, grid_cols; /* default 1 */
   redblue_transfer transfer;
   redblue_ownership ownership;
-  int64_t block; /* rows, for REDBLUE_BLOCK_CYCLIC */
+  int64_t block;        /* rows, for REDBLUE_BLOCK_CYCLIC */
+  int64_t reproducible; /* above 0: the same bits for every number of ranks whose layouts have blocks of as many rows */
+  int32_t keeps_heads;  /* 1: a forward pass leaves q, k and v of a rank's heads in `kept` of the options, and its
+                           gradient finds them there: they do not travel again. For 2 head groups or more */
 } redblue_layout;
+
+/* What a forward pass leaves on a rank for its gradient. It goes with the q, k and v of that pass alone. */
+typedef struct redblue_kept redblue_kept;
+REDBLUE_API redblue_status redblue_kept_create(redblue_kept** kept);
+REDBLUE_API void redblue_kept_destroy(redblue_kept* kept); /* NULL: nothing happens */
 
 typedef struct redblue_ranks_options {
   size_t struct_size;
@@ -53,6 +61,7 @@ typedef struct redblue_ranks_options {
   const redblue_thread_pool* pool; /* NULL: redblue's own threads */
   int64_t fast_memory_words;       /* M of each thread: the work of a rank moves the fewest words; 0: the least time */
   double patience;                 /* seconds to wait for a message of another rank; default 600 */
+  redblue_kept* kept; /* where the layout keeps heads, and NULL elsewhere: the forward pass and its gradient get one */
 } redblue_ranks_options;
 
 /* What this rank did. Words of q, k, v and what goes with them, and of partial results; messages of both. */
@@ -89,7 +98,8 @@ REDBLUE_API redblue_status redblue_ranks_positions(const redblue_problem* proble
  *
  * Before a run all ranks compare what they were asked for. Where one of them cannot begin, or fails, all of them return
  * an error: that rank its own, the others REDBLUE_RANK_FAILED with a message that names it. Outputs are then undefined.
- * Dropout, patterns, padding, approximations, k and v of REDBLUE_INT8, and gradients of bias and sinks are refused. The
+ * Patterns, padding, approximations, k and v of REDBLUE_INT8, and dlse are refused. Every rank gets all of dsinks,
+ * summed over all ranks; dbias has the rows of bias, and is summed over all ranks where all queries share one row. The
  * same bits whenever messages arrive. */
 REDBLUE_API redblue_status redblue_mpi_forward(const redblue_problem* problem, const redblue_layout* layout,
                                                int64_t comm, const redblue_forward_tensors* tensors,

@@ -32,6 +32,10 @@ template <>
 constexpr std::size_t kFirstSize<redblue_backward_tensors> = offsetof(redblue_backward_tensors, bias);
 template <>
 constexpr std::size_t kFirstSize<redblue_plan_info> = offsetof(redblue_plan_info, tiling);
+template <>
+constexpr std::size_t kFirstSize<redblue_layout> = offsetof(redblue_layout, reproducible);
+template <>
+constexpr std::size_t kFirstSize<redblue_ranks_options> = offsetof(redblue_ranks_options, kept);
 
 /// Whole fields: structs end where a field of 8 bytes may begin.
 template <class S>

@@ -108,6 +108,7 @@ void require(const World& w, const Transport& transport, const Tensors& tensors,
         fmt::format("M = {} with reproducible results: their tiles are the same for every fast memory; leave it out",
                     how.plan.M.str()));
   const Problem& p = w.problem();
+  require_no_more(p, tensors);
   require_kept(w, transport.rank(), tensors, how.kept);
   for (const SlowArray a : facts_of(p.op).reads)  // dlse is for problems that ranks do not share
     if (!is_of_modifiers(a) && a != SlowArray::dlse) require_tensor(w, transport.rank(), a, tensors[a], true);

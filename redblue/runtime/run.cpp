@@ -124,6 +124,7 @@ Tensors checked(const plan::Plan& plan, const Tensors& tensors, const RunOptions
   std::vector<SlowArray> with_kept = kept_of_forward(p, options);
   if (!with_kept.empty()) with_kept.insert(with_kept.begin(), arrays.outputs.begin(), arrays.outputs.end());
   const std::vector<SlowArray>&inputs = arrays.inputs, &outputs = with_kept.empty() ? arrays.outputs : with_kept;
+  require_no_more(p, all);
   require_shapes(p, arrays, inputs, all);
   require_shapes(p, arrays, outputs, all);
   for (const SlowArray a : outputs)
@@ -141,6 +142,26 @@ Tensors checked(const plan::Plan& plan, const Tensors& tensors, const RunOptions
 }
 
 }  // namespace
+
+void require_no_more(const Problem& p, const Tensors& tensors) {
+  struct Asked {
+    SlowArray array;
+    bool asked;
+    std::string_view option;
+  };
+  const auto belongs = [&](const auto& list, SlowArray a) { return std::ranges::find(list, a) != list.end(); };
+  const auto& facts = facts_of(p.op);  // Tensors may hold those of other operations, too
+  for (const auto& [array, asked, option] : {Asked{SlowArray::bias, p.bias.has_value(), "bias"},
+                                             {SlowArray::slopes, p.alibi, "alibi"},
+                                             {SlowArray::sinks, p.sinks, "sinks"},
+                                             {SlowArray::dBias, p.bias_gradient, "bias_gradient"},
+                                             {SlowArray::dSinks, p.sinks_gradient, "sinks_gradient"},
+                                             {SlowArray::dlse, p.lse_gradient, "lse_gradient"}})
+    if (!asked && tensors[array].data != nullptr && (belongs(facts.reads, array) || belongs(facts.writes, array)))
+      throw InvalidProblem(
+          fmt::format("tensor {} is given, and {} of the problem is not set: set it, or leave the tensor out",
+                      tensor_name(array), option));
+}
 
 void require_shapes(const Problem& p, const std::vector<SlowArray>& arrays, const Tensors& tensors) {
   require_shapes(p, Shapes(p), arrays, tensors);

@@ -33,5 +33,8 @@ inline machine::Storage storage_of_modifier(Tensor t, const Problem& p, bool wri
 
 /// Throws InvalidProblem unless every array of the list has data and the shape the problem says.
 void require_shapes(const Problem& p, const std::vector<SlowArray>& arrays, const Tensors& tensors);
+/// Throws InvalidProblem for a tensor of this operation whose option the problem does not have: nothing would read it,
+/// or write it.
+void require_no_more(const Problem& p, const Tensors& tensors);
 
 }  // namespace redblue

@@ -170,7 +170,9 @@ TEST_F(ModifiersTest, ASinkTakesItsShareAndASoftcapItsLimit) {
   q = k = {std::sqrt(1000.0F)};
   p.sinks = false;
   p.softcap = 5;
-  run(plan::make_plan(p, {.M = 100}), in, {{o, one}, {lse, one}});
+  const plan::Plan capped = plan::make_plan(p, {.M = 100});
+  EXPECT_THROW(run(capped, in, {{o, one}, {lse, one}}), InvalidProblem) << "sinks that nothing reads";
+  run(capped, {{q, one}, {k, one}, {v, one}}, {{o, one}, {lse, one}});
   EXPECT_FLOAT_EQ(lse[0], 5);
 }
 

@@ -15,6 +15,10 @@
 #include "redblue/ranks/mpi/transport.hpp"
 
 /// Attention over ranks from C: redblue_mpi.h in terms of mpi.hpp.
+struct redblue_kept {
+  redblue::ranks::Kept heads;
+};
+
 namespace redblue::c_api {
 namespace {
 
@@ -36,7 +40,9 @@ ranks::Layout layout_from_c(const redblue_layout& l) {
           .grid_cols = l.grid_cols,
           .transfer = kind_from_c(l.transfer, kTransfers, "transfer"),
           .ownership = kind_from_c(l.ownership, kOwnerships, "ownership"),
-          .block = l.block};
+          .block = l.block,
+          .reproducible = l.reproducible,
+          .keeps_heads = l.keeps_heads != 0};
 }
 
 ranks::World world_from_c(const redblue_problem* problem, const redblue_layout* layout) {
@@ -58,12 +64,6 @@ Problem rows_at_home(const ranks::World& world, int rank) {
   own.bias = all.bias;
   if (own.bias && (*own.bias)[2] != 1) (*own.bias)[2] = own.n_q;
   return own;
-}
-
-void require_no_more(const redblue_forward_tensors& /*each of them is heeded, or refused by its type*/) {}
-void require_no_more(const redblue_backward_tensors& t) {
-  for (const auto& [name, data] : {std::pair{"dbias", t.dbias.data}, {"dsinks", t.dsinks.data}})
-    if (data != nullptr) throw Unsupported(fmt::format("ranks do not share {}: leave its data NULL", name));
 }
 
 std::chrono::milliseconds patience_of(const redblue_ranks_options& o) {
@@ -93,6 +93,7 @@ struct RankCall {
     if (o.fast_memory_words < 0)
       throw InvalidArgument(fmt::format("fast_memory_words = {}: give a number from 1 on, or 0", o.fast_memory_words));
     how.plan.M = o.fast_memory_words;
+    if (o.kept != nullptr) how.kept = &o.kept->heads;
     if (o.pool != nullptr) how.pool = &pool.emplace(checked(o.pool, "redblue_thread_pool"));
   }
   template <class T>
@@ -104,7 +105,6 @@ struct RankCall {
       throw InvalidArgument(fmt::format("this problem is for {}: call redblue_mpi_{} with it", redblue::name_of(asked),
                                         redblue::name_of(asked)));
     const T t = given(given_tensors);
-    require_no_more(t);
     tensors = tensors_of(rows_at_home(*world, rank % world->ranks()), t);
   }
 };
@@ -203,6 +203,15 @@ redblue_status redblue_ranks_positions(const redblue_problem* problem, const red
     write_positions(world.keys_of(rank), keys);
   });
 }
+
+redblue_status redblue_kept_create(redblue_kept** kept) {
+  return guarded([&] {
+    require_pointer(kept, "kept");
+    *kept = nullptr;
+    *kept = new redblue_kept;
+  });
+}
+void redblue_kept_destroy(redblue_kept* kept) { delete kept; }
 
 redblue_status redblue_mpi_forward(const redblue_problem* problem, const redblue_layout* layout, int64_t comm,
                                    const redblue_forward_tensors* tensors, const redblue_ranks_options* options,
