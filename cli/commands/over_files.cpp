@@ -137,7 +137,6 @@ void OverFiles::require_heeded(const Problem& kind, const ObjectiveOptions& obje
   refuse(verify, "--verify", kAll);
   refuse(kind.accumulate, "--accumulate", kAll);
   refuse(kind.op == Operation::merge, "--op merge", kAll);
-  refuse(kind.method_kind() != MethodKind::exact, "--approximate", kAll);
   refuse(certificate, "--tolerance, or --certificate,", kAll);
   refuse(objective.objective.has_value(), "--objective",
          "such a run is planned for its files and this machine's caches");

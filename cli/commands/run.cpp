@@ -339,6 +339,8 @@ int run_command(const RunFlags& flags) {
   const std::vector<std::string> unused = unused_by(flags, archive.get(), loaded, kind);
   flags.mask.apply_patterns(problem, flags.planner);
   flags.planner.apply_to(problem);
+  if (over_files.asked() && flags.planner.order == "auto" && !problem.patterns.empty())
+    problem.take_order(PatternOrder::in_place);  // rows that move would be copied one by one
   problem.validate();
   RunOptions options;
   options.compute = compute_of(flags.compute_dtype, loaded.any_f64());
@@ -365,6 +367,10 @@ int run_command(const RunFlags& flags) {
   if (problem.bias_gradient && tensors[SlowArray::bias].dtype == DType::boolean)
     throw InvalidProblem("--bias-gradient: bias is of bool and has no gradient; leave it out, or give floats");
   const auto readable = [&](SlowArray a) { return tensors[a].data != nullptr && !over_files.holds(tensors[a]); };
+  if (!flags.quiet)
+    for (const SlowArray a : {SlowArray::bias, SlowArray::slopes, SlowArray::sinks})
+      if (over_files.holds(tensors[a]))
+        note(fmt::format("{} lies in a file: it is not searched for NaN, infinite and huge numbers", tensor_name(a)));
   for (const auto& [a, unwanted] : {std::pair{SlowArray::bias, Unwanted::nan_or_plus_inf},
                                     {SlowArray::slopes, Unwanted::nan_or_infinite},
                                     {SlowArray::sinks, Unwanted::nan_or_plus_inf}})
@@ -427,7 +433,7 @@ int run_command(const RunFlags& flags) {
   std::optional<Verification> verification;
   if (flags.verify) verification = verified(plan, tensors, loaded.tensors(), options);
   proof.compare(verification);
-  const std::optional<std::string> lost = not_finite(problem, tensors);
+  const std::optional<std::string> lost = over_files.asked() ? std::nullopt : not_finite(problem, tensors);
   outputs.commit();
   if (certificate) {
     certificate->write(proof.certificate(problem, flags.tolerance).dump(1) + "\n");
@@ -477,7 +483,7 @@ void add_run(Program& program) {
       "  redblue run --ranks 4 --input X.safetensors --output Y.safetensors --verify\n"
       "  redblue run --partial --M 4096 --input Part.safetensors --output Y.safetensors\n"
       "  redblue run --op gradient-x --M 65536 --input A.safetensors --output G.safetensors\n"
-      "  redblue run --memory 64KiB --q Q.npy --k K.npy --v V.npy --o O.npy --lse L.npy --causal --compute-dtype f64");
+      "  redblue run --memory 64MiB --q Q.npy --k K.npy --v V.npy --o O.npy --lse L.npy --causal --compute-dtype f64");
   auto flags = std::make_shared<RunFlags>();
   flags->add_to(command);
   command.does([flags] { return run_command(*flags); });

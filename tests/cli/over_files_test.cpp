@@ -1,3 +1,4 @@
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 
@@ -85,6 +86,46 @@ TEST(OverFiles, StaysBelowItsLimit) {
   EXPECT_LT(files["process"]["peak_rss"].get<index_t>(),
             files["limit"].get<index_t>() + files["beside_limit"].get<index_t>());
 #endif
+}
+
+TEST(OverFiles, PatternsStayInPlaceAndABiasIsNotSearched) {
+  const Problem p = grouped_problem();
+  const Workplace w;
+  w.inputs(p, generate(p));
+  w.npy("bias.npy", {1, 1, p.n_q, p.n_k}, std::vector<double>(static_cast<std::size_t>(p.n_q * p.n_k), 0.5));
+  const Args args = "run --M 300 --multiple q=1,k=1 --big-bird 4,0,1,1 --pattern-seed 3"_args + kNpyFiles;
+  ASSERT_EQ(w.run(args + "--quiet --threads 1 --order in-place"_args).exit_code, 0);
+  const std::string o = file::read_text(w / "o.npy");
+  const Finished f = w.run(args + "--memory 4MiB"_args);
+  ASSERT_EQ(f.exit_code, 0) << f.err;
+  EXPECT_TRUE(file::read_text(w / "o.npy") == o);
+  EXPECT_THAT(w.run(args + "--memory 4MiB --order rcm"_args).err, HasSubstr("order in-place leaves them"));
+  const Finished biased = w.run("run --memory 4MiB --bias bias.npy"_args + kPlan + kNpyFiles);
+  ASSERT_EQ(biased.exit_code, 0) << biased.err;
+  EXPECT_THAT(biased.err, HasSubstr("bias lies in a file: it is not searched for NaN"));
+}
+
+TEST(OverFiles, ApproximationsAreThoseOfARunInMemory) {
+  Problem p = problem(60, 70, 4, 3);
+  p.heads = 2;
+  const Workplace w;
+  w.inputs(p, generate(p));
+  const auto output = [&] {  // what follows the header
+    const std::string text = file::read_text(w / "o.npy");
+    std::vector<float> o(std::size_t{2 * 60 * 3});
+    std::memcpy(o.data(), text.data() + text.size() - o.size() * sizeof(float), o.size() * sizeof(float));
+    return o;
+  };
+  for (const char* const text : {"2:2.0", "2:2.0,rows", "linear", "linformer:8"}) {
+    const Args args = "run --M 4000 --json --q q.npy --k k.npy --v v.npy --o o.npy"_args + Args{"--approximate", text};
+    const Finished here = w.run(args + "--threads 1"_args);
+    ASSERT_EQ(here.exit_code, 0) << text << here.err;
+    const std::vector<float> o = output();
+    const Finished there = w.run(args + "--memory 4MiB"_args);
+    ASSERT_EQ(there.exit_code, 0) << text << there.err;
+    EXPECT_EQ(there.json()["moved"]["io"], here.json()["moved"]["io"]) << text;
+    EXPECT_THAT(output(), testing::Pointwise(testing::FloatNear(1e-5F), o)) << text;
+  }
 }
 
 TEST(OverFiles, RefusesByNameWhatItCannotDo) {

@@ -104,8 +104,8 @@ class FilesBackend : public Backend {
       throw Unsupported("RunOptions::memory over files: such a run takes its own buffers; leave it empty");
     if (const auto sequences = problem.sizes().sequences; sequences != nullptr && sequences->reordered())
       throw Unsupported(
-          "a pattern that takes queries or keys in another order, over files: rows would be copied one by "
-          "one; leave out the reordering, or run in memory");
+          "queries or keys in another order, over files: rows would be copied one by one; a pattern with the order "
+          "in-place leaves them where they are, and a dilated window runs in memory");
   }
   Words bytes(const plan::Plan& plan, const Tensors& tensors, const RunOptions& options, Memo& memo,
               Walk walk) const override {
