@@ -11,7 +11,7 @@ set(public_headers ${PROJECT_BINARY_DIR}/public)
 install(CODE "execute_process(COMMAND \"${CMAKE_COMMAND}\" -D SOURCE=${PROJECT_SOURCE_DIR} -D OUT=${public_headers} -D METHODS=${REDBLUE_METHODS} -D MPI=${REDBLUE_MPI}
                                       -P ${PROJECT_SOURCE_DIR}/cmake/PublicHeaders.cmake COMMAND_ERROR_IS_FATAL ANY)")
 install(DIRECTORY ${public_headers}/redblue DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
-install(FILES redblue/c_api/redblue.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(FILES redblue/c_api/redblue.h redblue/c_api/redblue_second.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(TARGETS redblue redblue_c EXPORT redblueTargets)
 if(TARGET redblue-cli)
   install(TARGETS redblue-cli)

@@ -68,7 +68,8 @@ def main(folder: pathlib.Path) -> None:
     modules = ("patterns.py", "torch.py", "onnx.py", "plot.py")
     python = "\n".join([of_package(), *(of_module(file) for file in modules)])
     (folder / "python.md").write_text(f"# The Python package, function by function\n\n{python}")
-    (folder / "c.md").write_text(f"# The C interface\n\n{of_header(ROOT / 'redblue/c_api/redblue.h')}")
+    c = "\n".join(of_header(ROOT / "redblue/c_api" / name) for name in ("redblue.h", "redblue_second.h"))
+    (folder / "c.md").write_text(f"# The C interface\n\n{c}")
     headers = sorted((ROOT / "redblue").glob("*.hpp"))
     (folder / "cpp.md").write_text("# The C++ interface\n\n" + "\n".join(of_header(h) for h in headers))
 

@@ -122,7 +122,7 @@ def faults_of(path):
     for name in INCLUDE.findall((ROOT / path).read_text(encoding="utf-8")):
         target = name.split("/")
         if target[0] != "redblue":
-            if name not in ("redblue.h", "redblue_mpi.h") and (ROOT / path.parent / name).exists():
+            if name not in ("redblue.h", "redblue_second.h", "redblue_mpi.h") and (ROOT / path.parent / name).exists():
                 faults.append(f"{path}: write {name} as redblue/ROOM/...")
         elif len(target) == 2:
             if name != "redblue/version.hpp":

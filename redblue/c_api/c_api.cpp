@@ -292,6 +292,15 @@ redblue_status redblue_scores_workspace(const redblue_plan* plan, const redblue_
   return workspace(plan, tensors, Operation::scores, options, bytes);
 }
 
+redblue_status redblue_tangent_workspace(const redblue_plan* plan, const redblue_tangent_tensors* tensors,
+                                         const redblue_run_options* options, size_t* bytes) {
+  return workspace(plan, tensors, Operation::tangent, options, bytes);
+}
+redblue_status redblue_second_workspace(const redblue_plan* plan, const redblue_second_tensors* tensors,
+                                        const redblue_run_options* options, size_t* bytes) {
+  return workspace(plan, tensors, Operation::second, options, bytes);
+}
+
 redblue_status redblue_forward(const redblue_plan* plan, const redblue_forward_tensors* tensors,
                                const redblue_run_options* options) {
   return execute(plan, tensors, Operation::forward, options);
@@ -299,6 +308,14 @@ redblue_status redblue_forward(const redblue_plan* plan, const redblue_forward_t
 redblue_status redblue_backward(const redblue_plan* plan, const redblue_backward_tensors* tensors,
                                 const redblue_run_options* options) {
   return execute(plan, tensors, Operation::backward, options);
+}
+redblue_status redblue_tangent(const redblue_plan* plan, const redblue_tangent_tensors* tensors,
+                               const redblue_run_options* options) {
+  return execute(plan, tensors, Operation::tangent, options);
+}
+redblue_status redblue_second(const redblue_plan* plan, const redblue_second_tensors* tensors,
+                              const redblue_run_options* options) {
+  return execute(plan, tensors, Operation::second, options);
 }
 #ifndef REDBLUE_NO_METHODS
 redblue_status redblue_certify(const redblue_problem* problem, const redblue_forward_tensors* tensors,

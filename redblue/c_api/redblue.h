@@ -38,8 +38,10 @@ typedef int32_t redblue_operation;
 enum {
   REDBLUE_FORWARD = 0,
   REDBLUE_BACKWARD = 1,
-  REDBLUE_SCORES = 2, /* the matrix of scores before the softmax */
-  REDBLUE_WEIGHTS = 3 /* the matrix of weights, from the lse of a forward pass */
+  REDBLUE_SCORES = 2,  /* the matrix of scores before the softmax */
+  REDBLUE_WEIGHTS = 3, /* the matrix of weights, from the lse of a forward pass */
+  REDBLUE_TANGENT = 4, /* how o and lse move when q, k and v do: redblue_second.h */
+  REDBLUE_SECOND = 5   /* the gradients of gradients: redblue_second.h */
 };
 
 typedef int32_t redblue_dtype;
@@ -91,7 +93,7 @@ typedef struct redblue_problem {
   int32_t has_causal_offset;
   int32_t has_scale;
   int32_t lse_required;    /* forward: only plans that can write lse (a few cannot); a run writes lse if it is given */
-  int32_t forward_missing; /* backward: o and lse are not given; a forward pass runs first */
+  int32_t forward_missing; /* backward, tangent, second: o and lse are not given; a forward pass runs first */
   int64_t window_left;     /* used if has_window_left: query i sees no key before i + causal_offset - window_left */
   int64_t window_right;    /* used if has_window_right: query i sees no key after i + causal_offset + window_right */
   int64_t prefix;          /* no right edge hides the first `prefix` keys; with causal or window_right */
@@ -138,7 +140,7 @@ typedef struct redblue_problem {
    * other keys (lse = -infinity: of none). Backward, with o and lse of all keys, adds to the given dq, dk and dv. Under
    * a mask or with alibi set causal_offset: only the caller knows where these keys lie among all. */
   int32_t accumulate;
-  int32_t lse_gradient; /* backward: lse has a gradient, dlse, beside that of o */
+  int32_t lse_gradient; /* backward, second: lse has a gradient, dlse, beside that of o */
 } redblue_problem;
 
 /* Without fast memory the plan has the least modelled time on this machine: it is measured once in a process,
@@ -312,7 +314,9 @@ enum {
   REDBLUE_STRUCT_MERGE_TENSORS = 10,
   REDBLUE_STRUCT_LAYOUT = 11, /* this and the next two: of redblue_mpi.h */
   REDBLUE_STRUCT_RANKS_OPTIONS = 12,
-  REDBLUE_STRUCT_RANKS_INFO = 13
+  REDBLUE_STRUCT_RANKS_INFO = 13,
+  REDBLUE_STRUCT_TANGENT_TENSORS = 14, /* of redblue_second.h, as the next */
+  REDBLUE_STRUCT_SECOND_TENSORS = 15
 };
 /* Sets struct_size and the defaults of a struct of this kind, which has `size` bytes in your program: fewer than in the
  * library where your redblue.h is older. Refuses NULL, another kind, and a size that no version of redblue.h up to the
@@ -469,5 +473,7 @@ REDBLUE_API redblue_status redblue_scores(const redblue_plan* plan, const redblu
 #ifdef __cplusplus
 }
 #endif
+
+#include "redblue_second.h"
 
 #endif /* REDBLUE_H */

@@ -117,6 +117,13 @@ void set_defaults(redblue_forward_tensors& t) { set_dtypes(t.q, t.k, t.v, t.o, t
 void set_defaults(redblue_backward_tensors& t) {
   set_dtypes(t.q, t.k, t.v, t.o, t.lse, t.d_o, t.dq, t.dk, t.dv, t.bias, t.slopes, t.sinks, t.dbias, t.dsinks, t.dlse);
 }
+void set_defaults(redblue_tangent_tensors& t) {
+  set_dtypes(t.q, t.k, t.v, t.o, t.lse, t.tq, t.tk, t.tv, t.to, t.tlse, t.bias, t.slopes, t.sinks);
+}
+void set_defaults(redblue_second_tensors& t) {
+  set_dtypes(t.q, t.k, t.v, t.o, t.lse, t.d_o, t.gq, t.gk, t.gv, t.lq, t.lk, t.lv, t.ld_o);
+  set_dtypes(t.bias, t.slopes, t.sinks, t.dlse, t.ldlse);
+}
 void set_defaults(redblue_merge_tensors& t) {
   t.batch = t.heads = 1;
   set_dtypes(t.o, t.lse, t.more_o, t.more_lse);
@@ -187,6 +194,8 @@ redblue_plan_options given(const redblue_plan_options* options) { return given(o
 redblue_forward_tensors given(const redblue_forward_tensors* t) { return given(t, "redblue_forward_tensors"); }
 redblue_backward_tensors given(const redblue_backward_tensors* t) { return given(t, "redblue_backward_tensors"); }
 redblue_scores_tensors given(const redblue_scores_tensors* t) { return given(t, "redblue_scores_tensors"); }
+redblue_tangent_tensors given(const redblue_tangent_tensors* t) { return given(t, "redblue_tangent_tensors"); }
+redblue_second_tensors given(const redblue_second_tensors* t) { return given(t, "redblue_second_tensors"); }
 redblue_layout given(const redblue_layout* layout) { return given(layout, "redblue_layout"); }
 redblue_ranks_options given(const redblue_ranks_options* options) { return given(options, "redblue_ranks_options"); }
 
@@ -292,9 +301,15 @@ Operation operation_of(redblue_operation operation) {
       return Operation::scores;
     case REDBLUE_WEIGHTS:
       return Operation::weights;
+    case REDBLUE_TANGENT:
+      return Operation::tangent;
+    case REDBLUE_SECOND:
+      return Operation::second;
     default:
-      throw InvalidArgument(fmt::format(
-          "operation = {}: give REDBLUE_FORWARD, REDBLUE_BACKWARD, REDBLUE_SCORES or REDBLUE_WEIGHTS", operation));
+      throw InvalidArgument(
+          fmt::format("operation = {}: give REDBLUE_FORWARD, REDBLUE_BACKWARD, REDBLUE_SCORES, REDBLUE_WEIGHTS, "
+                      "REDBLUE_TANGENT or REDBLUE_SECOND",
+                      operation));
   }
 }
 
@@ -375,6 +390,10 @@ extern "C" redblue_status redblue_init(redblue_struct kind, void* s, size_t size
       return init<redblue_own_tiling>(s, size, "redblue_own_tiling");
     case REDBLUE_STRUCT_CERTIFICATE:
       return init<redblue_certificate>(s, size, "redblue_certificate");
+    case REDBLUE_STRUCT_TANGENT_TENSORS:
+      return init<redblue_tangent_tensors>(s, size, "redblue_tangent_tensors");
+    case REDBLUE_STRUCT_SECOND_TENSORS:
+      return init<redblue_second_tensors>(s, size, "redblue_second_tensors");
     case REDBLUE_STRUCT_LAYOUT:
       return init<redblue_layout>(s, size, "redblue_layout");
     case REDBLUE_STRUCT_RANKS_OPTIONS:

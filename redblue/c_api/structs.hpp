@@ -23,6 +23,8 @@ redblue_plan_options given(const redblue_plan_options* options);
 redblue_forward_tensors given(const redblue_forward_tensors* tensors);
 redblue_backward_tensors given(const redblue_backward_tensors* tensors);
 redblue_scores_tensors given(const redblue_scores_tensors* tensors);
+redblue_tangent_tensors given(const redblue_tangent_tensors* tensors);
+redblue_second_tensors given(const redblue_second_tensors* tensors);
 redblue_layout given(const redblue_layout* layout);
 redblue_ranks_options given(const redblue_ranks_options* options);
 

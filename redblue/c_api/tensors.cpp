@@ -86,6 +86,43 @@ Tensors tensors_of(const Problem& p, const redblue_backward_tensors& t) {
                                                            {SlowArray::dSinks, nullptr, &t.dsinks}}));
 }
 
+Tensors tensors_of(const Problem& p, const redblue_tangent_tensors& t) {
+  return list_of_c_tensors(p, std::to_array<NamedCTensor>({{SlowArray::Q, &t.q, nullptr},
+                                                           {SlowArray::K, &t.k, nullptr},
+                                                           {SlowArray::V, &t.v, nullptr},
+                                                           {SlowArray::O, &t.o, nullptr},
+                                                           {SlowArray::lse, &t.lse, nullptr},
+                                                           {SlowArray::tQ, &t.tq, nullptr},
+                                                           {SlowArray::tK, &t.tk, nullptr},
+                                                           {SlowArray::tV, &t.tv, nullptr},
+                                                           {SlowArray::tO, nullptr, &t.to},
+                                                           {SlowArray::tlse, nullptr, &t.tlse},
+                                                           {SlowArray::bias, &t.bias, nullptr},
+                                                           {SlowArray::slopes, &t.slopes, nullptr},
+                                                           {SlowArray::sinks, &t.sinks, nullptr}}));
+}
+
+Tensors tensors_of(const Problem& p, const redblue_second_tensors& t) {
+  return list_of_c_tensors(p, std::to_array<NamedCTensor>({{SlowArray::Q, &t.q, nullptr},
+                                                           {SlowArray::K, &t.k, nullptr},
+                                                           {SlowArray::V, &t.v, nullptr},
+                                                           {SlowArray::O, &t.o, nullptr},
+                                                           {SlowArray::lse, &t.lse, nullptr},
+                                                           {SlowArray::dO, &t.d_o, nullptr},
+                                                           {SlowArray::dlse, &t.dlse, nullptr},
+                                                           {SlowArray::gQ, &t.gq, nullptr},
+                                                           {SlowArray::gK, &t.gk, nullptr},
+                                                           {SlowArray::gV, &t.gv, nullptr},
+                                                           {SlowArray::LQ, nullptr, &t.lq},
+                                                           {SlowArray::LK, nullptr, &t.lk},
+                                                           {SlowArray::LV, nullptr, &t.lv},
+                                                           {SlowArray::LdO, nullptr, &t.ld_o},
+                                                           {SlowArray::Ldlse, nullptr, &t.ldlse},
+                                                           {SlowArray::bias, &t.bias, nullptr},
+                                                           {SlowArray::slopes, &t.slopes, nullptr},
+                                                           {SlowArray::sinks, &t.sinks, nullptr}}));
+}
+
 Tensors tensors_of(const Problem& p, const redblue_scores_tensors& t) {
   const bool weights = p.op == Operation::weights;
   Tensors result =

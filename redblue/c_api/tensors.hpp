@@ -16,5 +16,7 @@ Tensor tensor_of(const redblue_const_tensor& t, const std::array<index_t, 4>& sh
 Tensors tensors_of(const Problem& problem, const redblue_forward_tensors& tensors);
 Tensors tensors_of(const Problem& problem, const redblue_backward_tensors& tensors);
 Tensors tensors_of(const Problem& problem, const redblue_scores_tensors& tensors);
+Tensors tensors_of(const Problem& problem, const redblue_tangent_tensors& tensors);
+Tensors tensors_of(const Problem& problem, const redblue_second_tensors& tensors);
 
 }  // namespace redblue::c_api

@@ -798,7 +798,7 @@ int main(void) {
   test_dilation();
   test_earlier_problems();
   test_certificates();
-  test_parts();
+  test_parts(), test_second();
   test_bytes();
   test_huge_problem();
   test_workspace_without_end();

@@ -25,6 +25,7 @@ extern int failures;
     }                                                                                                 \
   } while (0)
 
-void test_parts(void); /* parts_test.c */
+void test_parts(void);  /* parts_test.c */
+void test_second(void); /* second_test.c */
 
 #endif

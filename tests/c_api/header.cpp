@@ -18,7 +18,8 @@ bool sets_size(void (*init)(S*)) {
 int inits_set_struct_sizes(void) {
   return sets_size(redblue_problem_init) && sets_size(redblue_plan_options_init) &&
          sets_size(redblue_forward_tensors_init) && sets_size(redblue_backward_tensors_init) &&
-         sets_size(redblue_scores_tensors_init) && sets_size(redblue_thread_pool_init) &&
+         sets_size(redblue_scores_tensors_init) && sets_size(redblue_tangent_tensors_init) &&
+         sets_size(redblue_second_tensors_init) && sets_size(redblue_thread_pool_init) &&
          sets_size(redblue_run_options_init) && sets_size(redblue_plan_info_init) &&
          sets_size(redblue_own_tiling_init) && sets_size(redblue_certificate_init) && sets_size(redblue_layout_init) &&
          sets_size(redblue_ranks_options_init) && sets_size(redblue_ranks_info_init);
