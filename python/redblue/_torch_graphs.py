@@ -18,6 +18,8 @@ REASONS = {
     "pages_of_tensors": "block_table: lengths and tables are read to say where keys lie, so that fullgraph=True is not for it",
     "int8_of_tensors": "k and v of int8: their scales are read where they lie, so that fullgraph=True is not for it",
     "numbers_of": "pattern is no tensor, so that fullgraph=True is not for it",
+    "_transformed": "torch.func.grad, vjp or jvp around attention: Dynamo compiles no autograd.Function with a jvp, so that "
+    "fullgraph=True is not for it; compile what stands around the transform",
 }
 
 
@@ -28,5 +30,6 @@ def end_graphs(names: dict[str, Any], reasons: dict[str, str] = REASONS) -> None
     def disable(_: Any) -> None:
         for name, reason in reasons.items():
             names[name] = torch.compiler.disable(names[name], reason=reason)
+        names["_differentiates"] = torch.compiler.assume_constant_result(names["_differentiates"])
 
     OnImport("torch._dynamo", disable)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Optional
 
+import torch
 from torch import Tensor
 
 from ._errors import Unsupported
@@ -56,32 +57,59 @@ class _Calls:
         x = x.reshape(self.times, *(1,) * (full + 1 - x.dim()), *x.shape[1:])
         return x.expand(-1, self.batch, *x.shape[2:]).reshape(self.times * self.batch, *x.shape[2:])
 
+    def o_shape(self) -> tuple[int, ...]:
+        q, v = self.shapes["q"], self.shapes["v"]
+        assert q is not None and v is not None
+        return (*q[:-1], v[-1])
+
+    def lse_shape(self) -> tuple[int, ...]:
+        rows = self.o_shape()[:-1]
+        return (*rows[:-2], rows[-1], rows[-2]) if tokens_first(self.given["layout"]) else rows
+
+    def of_inputs(self, *found: Tensor) -> list[Tensor]:
+        """Results like q, k and v, of each call."""
+        return [self.of_each(x, shape) for x, shape in zip(found, (self.shapes["q"], self.shapes["k"], self.shapes["v"])) if shape]
+
     def of_each(self, x: Tensor, shape: tuple[int, ...]) -> Tensor:
         """A result of all calls as a result of this shape for each."""
         return x.reshape(self.times, *shape)
 
 
+def _is_of_one_call(dim_of_o: Optional[int], names: Sequence[str], arguments: Sequence[Any]) -> bool:
+    """Is it a derivative, in several directions, of one call that cannot be one of several batches? With dropout these drop other
+    weights; packed sequences are one batch."""
+    given = dict(zip(names, arguments))
+    return dim_of_o is None and (given["dropout"] or given["cu_seqlens_q"] is not None or given["cu_seqlens_k"] is not None)
+
+
+def _one_after_another(op: Any, info: Any, dims: Sequence[Any], arguments: Sequence[Any]) -> Any:
+    each = [op(*(x.select(dim, i) if isinstance(dim, int) else x for x, dim in zip(arguments, dims))) for i in range(info.batch_size)]
+    found = tuple(None if x[0] is None else torch.stack(x) for x in zip(*each))
+    return found, tuple(None if x is None else 0 for x in found)
+
+
 def forward(op: Any, names: Sequence[str], info: Any, dims: Sequence[Any], *arguments: Any) -> Any:
     calls = _Calls(info, names, arguments, dims)
     o, lse = op(*calls.given.values())
-    q, v = calls.shapes["q"], calls.shapes["v"]
-    assert q is not None and v is not None
-    rows = q[:-1] if not tokens_first(calls.given["layout"]) else (*q[:-3], q[-2], q[-3])
-    exact = calls.given["approximate"] is None
-    return (calls.of_each(o, (*q[:-1], v[-1])), calls.of_each(lse, rows) if exact else lse.expand(calls.times, 0)), (0, 0)
+    o = calls.of_each(o, calls.o_shape())
+    if calls.given["approximate"] is None:
+        return (o, calls.of_each(lse, calls.lse_shape())), (0, 0)
+    return (o, None if lse is None else lse.expand(calls.times, 0)), (0, None if lse is None else 0)
 
 
 def backward(op: Any, names: Sequence[str], info: Any, dims: Sequence[Any], *arguments: Any) -> Any:
     do, o, lse, dlse, bias_gradient, sinks_gradient, *rest = arguments
+    if _is_of_one_call(dims[1], names, rest):
+        return _one_after_another(op, info, dims, arguments)
     if sinks_gradient:
         raise Unsupported("vmap with a gradient of sinks: it is summed over all calls; loop over the calls")
     calls = _Calls(info, names, rest, dims[6:])
     do, o = (calls.folded(x, dim, 4) for x, dim in ((do, dims[0]), (o, dims[1])))
     if calls.given["approximate"] is None:
         lse, dlse = calls.folded(lse, dims[2], 3), calls.folded(dlse, dims[3], 3)
-    dq, dk, dv, dbias, none = op(do, o, lse, dlse, bias_gradient, False, *calls.given.values())
-    each = [calls.of_each(x, shape) for x, shape in ((dq, calls.shapes["q"]), (dk, calls.shapes["k"]), (dv, calls.shapes["v"])) if shape]
-    empty = none.new_empty((calls.times, 0))
+    dq, dk, dv, dbias, _ = op(do, o, lse, dlse, bias_gradient, False, *calls.given.values())
+    each = calls.of_inputs(dq, dk, dv)
+    empty = dq.new_empty((calls.times, 0))
     shape = calls.shapes["bias"]
     if bias_gradient and shape is not None:
         dbias = dbias.reshape(calls.times, calls.batch, *dbias.shape[1:])
@@ -91,3 +119,25 @@ def backward(op: Any, names: Sequence[str], info: Any, dims: Sequence[Any], *arg
     else:
         each.append(empty)
     return (*each, empty), (0,) * 5
+
+
+def tangent(op: Any, names: Sequence[str], info: Any, dims: Sequence[Any], *arguments: Any) -> Any:
+    if _is_of_one_call(dims[3], names, arguments[5:]):
+        return _one_after_another(op, info, dims, arguments)
+    calls = _Calls(info, names, arguments[5:], dims[5:])
+    rows = [calls.folded(x, dim, 4) for x, dim in zip(arguments[:4], dims)]
+    to, tlse = op(*rows, calls.folded(arguments[4], dims[4], 3), *calls.given.values())
+    return (calls.of_each(to, calls.o_shape()), calls.of_each(tlse, calls.lse_shape())), (0, 0)
+
+
+def second(op: Any, names: Sequence[str], info: Any, dims: Sequence[Any], *arguments: Any) -> Any:
+    if _is_of_one_call(dims[4], names, arguments[7:]):
+        return _one_after_another(op, info, dims, arguments)
+    calls = _Calls(info, names, arguments[7:], dims[7:])
+    rows = [calls.folded(x, dim, 4) for x, dim in zip(arguments[:5], dims)]
+    lse, dlse = (calls.folded(x, dim, 3) for x, dim in zip(arguments[5:7], dims[5:7]))
+    *found, ldo, ldlse = op(*rows, lse, dlse, *calls.given.values())
+    each = [*calls.of_inputs(*found), calls.of_each(ldo, calls.o_shape())]
+    if dlse is None:
+        return (*each, None), (0, 0, 0, 0, None)
+    return (*each, calls.of_each(ldlse, calls.lse_shape())), (0,) * 5

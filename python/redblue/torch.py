@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import functools
 import itertools
-import math
 import multiprocessing
 import sys
 import weakref
@@ -21,7 +20,6 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 from torch.overrides import handle_torch_function
-from torch.utils.flop_counter import register_flop_formula
 
 from . import _vmap
 from ._arrays import integers
@@ -37,9 +35,11 @@ from ._settings import starts as starts_of_tensors  # noqa: F401
 from ._settings import used as used_of_tensors  # noqa: F401
 from ._shims import require_sdpa
 from ._torch_arrays import Torch, empty_in_order, require_dense
+from ._torch_flops import count_flops
+from ._torch_functions import functions_of, require_exact_tangents, require_no_slopes, require_still_modifiers
 from ._torch_graphs import end_graphs
 from ._torch_int8 import attend_with_scales, int8_of_tensors  # noqa: F401
-from ._torch_second import second_operator, tangents_of
+from ._torch_second import second_operator, tangent_operator
 from ._varlen_pages import attend_to_pages as pages_of_tensors  # noqa: F401
 
 __all__ = ["attention", "install", "register_transformers", "scaled_dot_product_attention", "uninstall", "use"]
@@ -64,9 +64,6 @@ def numbers_of(pattern: Any) -> Tensor:
     numbers = torch.tensor([_number_of[one] for one in patterns], device="cpu")
     numbers.patterns = patterns  # type: ignore[attr-defined]
     return numbers
-
-
-end_graphs(globals())
 
 
 def _patterns_in(numbers: Optional[Tensor]) -> Optional[Tuple[Pattern, ...]]:
@@ -211,16 +208,11 @@ def _keep(ctx: Any, inputs: Tuple, output: Tuple) -> None:
     ctx.patterns = inputs[NAMES.index("pattern")]  # this very object holds the patterns until the gradients are computed
 
 
-def _refuse_slopes(needs: bool) -> None:
-    if needs:
-        raise Unsupported("the gradient of alibi_slopes is not computed: give slopes that require none, by .detach()")
-
-
 def _gradients(ctx: Any, do: Optional[Tensor], dlse: Optional[Tensor]) -> Tuple:
     *tensors, o, lse = ctx.saved_tensors
     given = {**ctx.given, **dict(zip(_TENSORS, tensors))}
     needs = dict(zip(NAMES, ctx.needs_input_grad))
-    _refuse_slopes(needs["alibi_slopes"])
+    require_no_slopes(needs["alibi_slopes"])
     if do is None and dlse is None:
         return (None,) * len(NAMES)
     wanted = needs["bias"], needs["sinks"]
@@ -232,6 +224,10 @@ def _gradients(ctx: Any, do: Optional[Tensor], dlse: Optional[Tensor]) -> Tuple:
 
 
 _forward_op.register_autograd(_gradients, setup_context=_keep)
+
+
+_second_op = second_operator(_backward_op, _BACKWARD, NAMES, _SCHEMA, _options)
+_functions = functions_of(_forward_op, _backward_op, tangent_operator(NAMES, _SCHEMA, _options), _second_op, NAMES)
 
 
 class RedblueAttention(torch.autograd.Function):
@@ -251,51 +247,36 @@ class RedblueAttention(torch.autograd.Function):
 
     @staticmethod
     def jvp(ctx: Any, *tangents: Any) -> Tuple:
-        return tangents_of(ctx.saved_tensors, tangents[:6], ctx.options)
+        *arrays, o, lse = ctx.saved_tensors
+        require_still_modifiers("tangents of", *tangents[3:])
+        require_exact_tangents(ctx.options.get("approximate"))
+        return _functions.tangent.apply(*tangents[:3], o, lse, *arrays, *_with_patterns(ctx.options))
 
     @staticmethod
     def backward(ctx: Any, do: Optional[Tensor], dlse: Optional[Tensor]) -> Tuple:
         q, k, v, bias, slopes, sinks, o, lse = ctx.saved_tensors
         needs = ctx.needs_input_grad
-        _refuse_slopes(needs[4])
+        require_no_slopes(needs[4])
         if do is None and dlse is None:
             return (None,) * 7
-        do, o, lse = torch.zeros_like(o) if do is None else do, o.detach(), None if lse is None else lse.detach()
-        if _way((do, dlse, q, k, v, bias, slopes, sinks)) == _DIRECT and not torch._C._functorch.is_legacy_batchedtensor(do):
-            g = _gradients_of(do, q, k, v, o, lse, bias, slopes, sinks, dlse, needs[3], needs[5], ctx.options)
-            dq, dk, dv, dbias, dsinks = g
+        do, wanted = torch.zeros_like(o) if do is None else do, (needs[3], needs[5])
+        way = _way((do, dlse, q, k, v, bias, slopes, sinks))
+        if any(x is not None and torch._C._functorch.is_legacy_batchedtensor(x) for x in (do, dlse)):
+            way = _OPERATOR
+        if way == _DIRECT:
+            found: Any = _gradients_of(do, q, k, v, o, lse, bias, slopes, sinks, dlse, *wanted, ctx.options)
+        elif way == _OPERATOR:
+            of_exact = q.new_empty(0) if lse is None else lse
+            found = _backward_op(do, o, of_exact, dlse, *wanted, q, k, v, bias, slopes, sinks, *_arguments(**ctx.options))
         else:
-            lse = q.new_empty(0) if lse is None else lse
-            arguments = _arguments(**ctx.options)
-            given = (q, k, v, bias, slopes, sinks, *arguments)
-            dq, dk, dv, dbias, dsinks = _backward_op(do, o, lse, dlse, needs[3], needs[5], *given)
-        return dq, dk, dv, dbias if needs[3] else None, None, dsinks if needs[5] else None, None
-
-
-_second_op = second_operator(_backward_op, _BACKWARD, NAMES, _SCHEMA, _options)
+            found = _functions.gradients.apply(do, o, lse, dlse, *wanted, q, k, v, bias, slopes, sinks, *_with_patterns(ctx.options))
+        dq, dk, dv, dbias, dsinks = found
+        return dq, dk, dv, dbias if wanted[0] else None, None, dsinks if wanted[1] else None, None
 
 
 _forward_op.register_vmap(functools.partial(_vmap.forward, _forward_op, NAMES))
 _backward_op.register_vmap(functools.partial(_vmap.backward, _backward_op, NAMES))
-
-
-def _products(q: Tuple, k: Tuple, layout: str) -> int:
-    """Flops for one feature of all queries and keys, of these shapes."""
-    return 2 * math.prod(q[:-1]) * k[-3 if tokens_first(layout) else -2]
-
-
-@register_flop_formula(torch.ops.redblue.attention)
-def _flops(*arguments, **_):  # type: ignore[no-untyped-def]
-    """Flops as torch counts those of its own attention: without a look at masks."""
-    given = dict(zip(NAMES, arguments))
-    return _products(given["q"], given["k"], given["layout"]) * (given["q"][-1] + given["v"][-1])
-
-
-@register_flop_formula(torch.ops.redblue.attention_backward)
-def _backward_flops(*arguments, **_):  # type: ignore[no-untyped-def]
-    """Flops of five products: the scores once more, dP, dV, dQ and dK."""
-    given = dict(zip((*_BACKWARD, *NAMES), arguments))
-    return _products(given["q"], given["k"], given["layout"]) * (3 * given["q"][-1] + 2 * given["v"][-1])
+count_flops(NAMES)
 
 
 def attention(q: Tensor, k: Tensor, v: Tensor, *, out: Optional[Tensor] = None, return_lse: bool = False, **options: Any) -> Any:
@@ -333,8 +314,7 @@ def of_tensors(q: Tensor, k: Tensor, v: Tensor, out: Optional[Tensor], return_ls
         )
     if return_lse:
         require_exact(options.get("approximate"))
-    run = _with_gradients if way == _RECORDED else _operator
-    o, lse = run(q, k, v, **options)
+    o, lse = (_operator if way == _OPERATOR else _transformed if way == _TRANSFORMED else _with_gradients)(q, k, v, **options)
     return (o, lse) if return_lse else o
 
 
@@ -353,18 +333,20 @@ def _autocast(x: Any, to: torch.dtype) -> Any:
     return x.to(to)
 
 
-_DIRECT, _RECORDED, _OPERATOR = range(3)
+_DIRECT, _RECORDED, _TRANSFORMED, _OPERATOR = range(4)
 
 
 def _way(tensors: Tuple) -> int:
-    """What torch must know of a call: nothing, its gradients, or that it is an operator, to compile, trace, map or dispatch it,
-    or to find the shapes of meta tensors."""
-    if torch.compiler.is_compiling() or torch._C._get_tracing_state() is not None or torch._C._len_torch_dispatch_stack() > 0:
+    """What torch must know of a call: nothing, its gradients, what torch.func makes of it, or that it is an operator, to
+    compile, trace or dispatch it, or to find the shapes of meta tensors."""
+    if torch.compiler.is_compiling() or torch._C._get_tracing_state() is not None:
+        return _TRANSFORMED if _differentiates() else _OPERATOR
+    if torch._C._functorch.peek_interpreter_stack() is not None:
+        return _TRANSFORMED
+    if torch._C._len_torch_dispatch_stack() > 0:
         return _OPERATOR
     if forward_ad._current_level >= 0 and _have_tangents(tensors):
         return _RECORDED
-    if torch._C._functorch.peek_interpreter_stack() is not None:
-        return _OPERATOR
     recorded, way = torch.is_grad_enabled(), _DIRECT
     for x in tensors:
         if x is None:
@@ -379,26 +361,15 @@ def _way(tensors: Tuple) -> int:
     return way
 
 
+def _differentiates() -> bool:
+    """Does torch.func differentiate what runs here? Operators would get no tangents, and no error would say so."""
+    stack = torch._C._functorch.get_interpreter_stack() or ()
+    return any(i.key() in (torch._C._functorch.TransformType.Grad, torch._C._functorch.TransformType.Jvp) for i in stack)
+
+
 def _have_tangents(tensors: Tuple) -> bool:
     """torch gives results of custom operators no tangent, and no error."""
-    if not any(isinstance(x, Tensor) and forward_ad.unpack_dual(x).tangent is not None for x in tensors):
-        return False
-    if torch._C._functorch.peek_interpreter_stack() is not None:
-        raise Unsupported(
-            "derivatives of attention in forward mode under torch.func (jvp) are not computed: use torch.autograd.forward_ad, or "
-            "redblue.attention_tangent"
-        )
-    return True
-
-
-def _refuse_function_transforms() -> None:
-    """torch's own error names what a custom operator cannot have."""
-    stack = None if torch.compiler.is_compiling() else torch._C._functorch.get_interpreter_stack()
-    if stack is not None and any(i.key() == torch._C._functorch.TransformType.Grad for i in stack):
-        raise Unsupported(
-            "torch.func.grad, vjp and jacrev do not differentiate custom operators of PyTorch: use torch.autograd.grad, with "
-            "is_grads_batched=True for many gradients at once"
-        )
+    return any(isinstance(x, Tensor) and forward_ad.unpack_dual(x).tangent is not None for x in tensors)
 
 
 def _with_gradients(
@@ -416,17 +387,34 @@ def _kept(name: str, x: Any) -> Any:
     return int(x) if name == "seed" and isinstance(x, Tensor) else x
 
 
+def _with_patterns(options: dict) -> Tuple:
+    """What the functions of _torch_functions.py take behind the arrays."""
+    pattern = options.get("pattern")
+    return (*_arguments(**options), None if pattern is None else patterns_of(pattern))
+
+
 def _operator(
     q: Tensor, k: Tensor, v: Tensor, bias: Optional[Tensor] = None, alibi_slopes: Optional[Tensor] = None,
     sinks: Optional[Tensor] = None, **options: Any,
 ) -> Tuple:  # fmt: skip
+    _require_places(q, k, v, bias, alibi_slopes, sinks, options)
+    return _forward_op(q, k, v, bias, alibi_slopes, sinks, *_arguments(**options))
+
+
+def _transformed(
+    q: Tensor, k: Tensor, v: Tensor, bias: Optional[Tensor] = None, alibi_slopes: Optional[Tensor] = None,
+    sinks: Optional[Tensor] = None, **options: Any,
+) -> Tuple:  # fmt: skip
+    _require_places(q, k, v, bias, alibi_slopes, sinks, options)
+    return _functions.attention.apply(q, k, v, bias, alibi_slopes, sinks, *_with_patterns(options))
+
+
+def _require_places(q: Tensor, k: Any, v: Any, bias: Any, alibi_slopes: Any, sinks: Any, options: dict) -> None:
     for name, x in (("q", q), ("k", k), ("v", v), ("bias", bias), ("alibi_slopes", alibi_slopes), ("sinks", sinks)):
         _require_place(name, x, q, q.device)
     for name in SEQUENCES:
         if isinstance(options.get(name), Tensor):
             _require_place("a list of sequences", options[name], q, torch.device("cpu"))
-    _refuse_function_transforms()
-    return _forward_op(q, k, v, bias, alibi_slopes, sinks, *_arguments(**options))
 
 
 def _arguments(**options: Any) -> List[Any]:
@@ -574,3 +562,6 @@ def register_transformers() -> None:
     from ._transformers import register
 
     register()
+
+
+end_graphs(globals())

@@ -454,14 +454,6 @@ def test_meta_tensors_give_shapes_and_mixtures_are_refused():
         assert redblue.attention(*[mode.from_tensor(q)] * 3).shape == q.shape
 
 
-def test_transforms_that_differentiate_functions_say_what_would_work():
-    q = torch.randn(1, 2, 5, 4)
-    of = lambda x: redblue.attention(x, q, q).sum()
-    for transform in (torch.func.grad(of), torch.func.jacrev(of), lambda x: torch.func.vjp(of, x)):
-        with pytest.raises(redblue.Unsupported, match="torch.autograd.grad"):
-            transform(q)
-
-
 def test_meta_tensors_are_judged_as_others_are():
     def meta(*shape, dtype=torch.float32):
         return torch.empty(shape, device="meta", dtype=dtype)
@@ -617,8 +609,6 @@ def test_what_would_lose_a_gradient_is_refused():
             with pytest.raises(redblue.InvalidProblem, match="scale = tensor"):
                 redblue.attention(x, x, x, scale=scale)
     for f in (redblue.attention, redblue.scaled_dot_product_attention):
-        with pytest.raises(redblue.Unsupported, match="forward mode"):
-            torch.func.jvp(lambda x, f=f: f(x, x, x), (q.detach(),), (q.detach(),))
         with torch.autograd.forward_ad.dual_level():
             assert f(q, q, q).shape == q.shape
     with pytest.raises(TypeError, match="mean 'causal'"):

@@ -1,0 +1,240 @@
+"""Attention, its gradients, tangents and second gradients as functions that torch can transform: torch.func.grad, vjp, jvp and
+vmap, in any order up to second derivatives, torch.autograd with create_graph, and forward_ad.
+
+Each one's derivatives are the others. F is attention, x = (q, k, v), ' a derivative, and t a direction of x:
+
+    attention   F(x)                  along t: tangent(t)             backward from u: gradients(u)
+    gradients   F'(x)^T u             along t: second(t, u)           backward from g: second(g, u)
+                                      along w of u: gradients(w)
+    tangent     F'(x) t               along w of t: tangent(w)        backward from u: second(t, u), and gradients(u) for t
+    second      of <F'(x) g, u>       third derivatives: refused
+
+For F'' is symmetric: how F'(x)^T u moves along t is the gradient of <F'(x) t, u> in x. o and lse are functions of x, and what
+depends on x through them is part of the above: they have no derivatives of their own here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Optional
+
+from torch import Tensor
+from torch.autograd import Function
+
+from . import _vmap
+from ._errors import Unsupported
+
+OF_MODIFIERS = "bias, alibi_slopes and sinks"
+_BACKWARD = ("do", "o", "lse", "dlse", "bias_gradient", "sinks_gradient")
+_TANGENT = ("tq", "tk", "tv", "o", "lse")
+
+
+def third_derivatives() -> Unsupported:
+    return Unsupported(
+        "third derivatives of redblue's attention are not computed: outside of redblue.use() torch's math path computes them, "
+        "torch.nn.attention.sdpa_kernel(SDPBackend.MATH). Gradients of what moves in a dual_level of torch.autograd.forward_ad are "
+        "second derivatives only after that level has ended"
+    )
+
+
+def require_still_modifiers(what: str, *moved: Any) -> None:
+    if any(x is not None and x is not False for x in moved):
+        raise Unsupported(f"{what} {OF_MODIFIERS} are not computed: give these at rest, without tangents and gradients")
+
+
+def require_no_slopes(needs: bool) -> None:
+    if needs:
+        raise Unsupported("the gradient of alibi_slopes is not computed: give slopes that require none, by .detach()")
+
+
+def require_exact_tangents(approximate: Optional[str]) -> None:
+    if approximate is not None:
+        raise Unsupported("tangents of approximations are not computed: give approximate = None")
+
+
+def require_exact_gradients(approximate: Optional[str]) -> None:
+    if approximate is not None:
+        raise Unsupported("gradients of gradients of approximations are not computed: give approximate = None")
+
+
+def keep(ctx: Any, names: Sequence[str], inputs: Sequence[Any], outputs: Sequence[Any] = ()) -> None:
+    """All inputs and outputs by name, for the derivatives."""
+    ctx.set_materialize_grads(False)
+    given = dict(zip(names, (*inputs, *outputs)))
+    ctx.tensors = [name for name, x in given.items() if isinstance(x, Tensor)]
+    ctx.save_for_backward(*(given[name] for name in ctx.tensors))
+    ctx.save_for_forward(*(given[name] for name in ctx.tensors))
+    ctx.others = {name: x for name, x in given.items() if not isinstance(x, Tensor)}
+
+
+def kept(ctx: Any) -> dict[str, Any]:
+    return {**ctx.others, **dict(zip(ctx.tensors, ctx.saved_tensors))}
+
+
+def _sum(a: Optional[Tensor], b: Optional[Tensor]) -> Optional[Tensor]:
+    return b if a is None else a if b is None else a + b
+
+
+class Functions(NamedTuple):
+    """Each takes the arguments of its operator, and last the patterns that the call has, which it holds."""
+
+    attention: Any
+    gradients: Any
+    tangent: Any
+    second: Any
+
+
+def functions_of(forward: Callable, backward: Callable, tangent: Callable, second: Callable, of_operator: Sequence[str]) -> Functions:
+    names = (*of_operator, "patterns")
+
+    def arguments(given: dict[str, Any]) -> tuple:
+        return tuple(given[name] for name in names)
+
+    class Attention(Function):
+        @staticmethod
+        def forward(*inputs: Any) -> tuple:
+            o, lse = forward(*inputs[:-1])
+            return o, None if dict(zip(names, inputs))["approximate"] is not None else lse
+
+        @staticmethod
+        def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+            keep(ctx, (*names, "o", "lse"), inputs, output)
+
+        @staticmethod
+        def vmap(info: Any, dims: Any, *inputs: Any) -> Any:
+            return _vmap.forward(Attention.apply, names, info, dims, *inputs)
+
+        @staticmethod
+        def jvp(ctx: Any, *tangents: Any) -> tuple:
+            given, moved = kept(ctx), dict(zip(names, tangents))
+            require_still_modifiers("tangents of", *(moved[name] for name in ("bias", "alibi_slopes", "sinks")))
+            require_exact_tangents(given["approximate"])
+            return Tangent.apply(moved["q"], moved["k"], moved["v"], given["o"], given["lse"], *arguments(given))
+
+        @staticmethod
+        def backward(ctx: Any, do: Optional[Tensor], dlse: Optional[Tensor]) -> tuple:
+            given, needs = kept(ctx), dict(zip(names, ctx.needs_input_grad))
+            require_no_slopes(needs["alibi_slopes"])
+            if do is None and dlse is None:
+                return (None,) * len(names)
+            found = gradients_in(given, do, dlse, needs["bias"], needs["sinks"])
+            by_name = dict(zip(("q", "k", "v", "bias", "sinks"), found))
+            return tuple(by_name.get(name) for name in names)
+
+    def gradients_in(given: dict[str, Any], do: Optional[Tensor], dlse: Optional[Tensor], bias: bool, sinks: bool) -> tuple:
+        do = given["o"].new_zeros(given["o"].shape) if do is None else do
+        return Gradients.apply(do, given["o"], given["lse"], dlse, bias, sinks, *arguments(given))
+
+    def second_in(given: dict[str, Any], g: Sequence[Any], do: Optional[Tensor], dlse: Optional[Tensor]) -> tuple:
+        do = given["o"].new_zeros(given["o"].shape) if do is None else do
+        return Second.apply(*g, do, given["o"], given["lse"], dlse, *arguments(given))
+
+    of_backward = (*_BACKWARD, *names)
+
+    class Gradients(Function):
+        @staticmethod
+        def forward(*inputs: Any) -> tuple:
+            given = dict(zip(of_backward, inputs))
+            if given["lse"] is None:  # of an approximation
+                given["lse"] = given["o"].new_empty(0)
+            del given["patterns"]
+            dq, dk, dv, dbias, dsinks = backward(*given.values())
+            return dq, dk, dv, dbias if given["bias_gradient"] else None, dsinks if given["sinks_gradient"] else None
+
+        @staticmethod
+        def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+            keep(ctx, of_backward, inputs)
+
+        @staticmethod
+        def vmap(info: Any, dims: Any, *inputs: Any) -> Any:
+            found, out_dims = _vmap.backward(Gradients.apply, names, info, dims, *inputs)
+            wanted = (True, True, True, *inputs[4:6])
+            return tuple(x if w else None for x, w in zip(found, wanted)), tuple(i if w else None for i, w in zip(out_dims, wanted))
+
+        @staticmethod
+        def jvp(ctx: Any, *tangents: Any) -> tuple:
+            given, moved = kept(ctx), dict(zip(of_backward, tangents))
+            require_exact_gradients(given["approximate"])
+            require_still_modifiers("tangents of gradients along", *(moved[name] for name in ("bias", "alibi_slopes", "sinks")))
+            directions = [moved[name] for name in "qkv"]
+            wanted = given["bias_gradient"], given["sinks_gradient"]
+            found: list[Any] = [None] * 5
+            if any(x is not None for x in directions):
+                require_still_modifiers("tangents of the gradients of", *wanted)
+                found[:3] = second_in(given, directions, given["do"], given["dlse"])[:3]
+            if moved["do"] is not None or moved["dlse"] is not None:
+                found = list(map(_sum, found, gradients_in(given, moved["do"], moved["dlse"], *wanted)))
+            return tuple(found)
+
+        @staticmethod
+        def backward(ctx: Any, *g: Any) -> tuple:
+            given, needs = kept(ctx), dict(zip(of_backward, ctx.needs_input_grad))
+            require_exact_gradients(given["approximate"])
+            require_still_modifiers("gradients of the gradients of", *g[3:])
+            require_still_modifiers("second derivatives in", needs["bias"], needs["sinks"])
+            found = dict(zip(("q", "k", "v", "do", "dlse"), second_in(given, g[:3], given["do"], given["dlse"])))
+            return tuple(found.get(name) for name in of_backward)
+
+    of_tangent = (*_TANGENT, *names)
+
+    class Tangent(Function):
+        @staticmethod
+        def forward(*inputs: Any) -> tuple:
+            return tangent(*inputs[:-1])
+
+        @staticmethod
+        def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+            keep(ctx, of_tangent, inputs)
+
+        @staticmethod
+        def vmap(info: Any, dims: Any, *inputs: Any) -> Any:
+            return _vmap.tangent(Tangent.apply, names, info, dims, *inputs)
+
+        @staticmethod
+        def jvp(ctx: Any, *tangents: Any) -> tuple:
+            given, moved = kept(ctx), dict(zip(of_tangent, tangents))
+            if any(moved[name] is not None for name in "qkv"):
+                raise Unsupported(
+                    "tangents of tangents of redblue's attention are not computed: take a tangent of a gradient, as "
+                    "torch.func.hessian does, or a gradient of a tangent"
+                )
+            require_still_modifiers("tangents of tangents along", *(moved[name] for name in ("bias", "alibi_slopes", "sinks")))
+            return Tangent.apply(moved["tq"], moved["tk"], moved["tv"], given["o"], given["lse"], *arguments(given))
+
+        @staticmethod
+        def backward(ctx: Any, do: Optional[Tensor], dlse: Optional[Tensor]) -> tuple:
+            given, needs = kept(ctx), dict(zip(of_tangent, ctx.needs_input_grad))
+            require_still_modifiers("second derivatives in", needs["bias"], needs["alibi_slopes"], needs["sinks"])
+            found: dict[str, Any] = {}
+            if do is None and dlse is None:
+                return (None,) * len(of_tangent)
+            if needs["q"] or needs["k"] or needs["v"]:
+                found.update(zip("qkv", second_in(given, [given[name] for name in ("tq", "tk", "tv")], do, dlse)))
+            if needs["tq"] or needs["tk"] or needs["tv"]:
+                found.update(zip(("tq", "tk", "tv"), gradients_in(given, do, dlse, False, False)))
+            return tuple(found[name] if needs[name] and name in found else None for name in of_tangent)
+
+
+    class Second(Function):
+        @staticmethod
+        def forward(*inputs: Any) -> tuple:
+            *found, ldlse = second(*inputs[:-1])
+            return (*found, None if inputs[6] is None else ldlse)
+
+        @staticmethod
+        def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+            pass
+
+        @staticmethod
+        def vmap(info: Any, dims: Any, *inputs: Any) -> Any:
+            return _vmap.second(Second.apply, names, info, dims, *inputs)
+
+        @staticmethod
+        def jvp(ctx: Any, *tangents: Any) -> tuple:
+            raise third_derivatives()
+
+        @staticmethod
+        def backward(ctx: Any, *g: Any) -> tuple:
+            raise third_derivatives()
+
+    return Functions(Attention, Gradients, Tangent, Second)
