@@ -23,19 +23,6 @@ def require_keys(keys: int, sinks: Any) -> None:
         raise Unsupported("the gradient of lse with sinks and no keys is not computed: lse is then the sinks themselves; use these")
 
 
-def of_shared_bias(dlse: Any, bias: tuple, keys: int) -> Any:
-    """What the gradient of lse adds to that of a bias of this shape which all keys of a query share; None for any other bias.
-
-    The weights of the keys add up to 1 - s, s that of the sink. So its gradient is s D, and the library makes that. With dlse
-    it is s D + (1 - s) dlse, and the library, which has D - dlse for D, makes s (D - dlse). dlse is 0 where no key is seen.
-    """
-    if bias[-1:] != (1,) or keys == 1:
-        return None
-    column = dlse.reshape(((1, 1, 1, *dlse.shape, 1))[-4:])
-    alike = tuple(i for i, size in enumerate((1, 1, 1, *bias)[-4:]) if size == 1)
-    return column.sum(alike).reshape(bias)
-
-
 def _placed(r: Request, call: Call) -> Settings:
     """The settings with a number for the alignment where something counts from it, as a state that is given asks for."""
     s = r.settings
@@ -80,6 +67,14 @@ def require_small(r: Request, call: Call, do: Any, lse: Any) -> None:
             "the bias of a query holds nothing but huge numbers. Its gradients need the number of its keys in all parts, which is lost "
             "in its lse: give a mask of bool, or set the rows of do of such queries to 0"
         )
+
+
+def marked(r: Request, call: Call, do: Any, lse: Any) -> Any:
+    """do with NaN in the rows that `require_small` refuses, for arrays of which only a run knows the numbers."""
+    if not _has_bias(r, call):
+        return do
+    rows = _of_rows_with_gradient(call, _large(call, lse), do)
+    return r.family.where(~(rows.swapaxes(-1, -2) if call.tokens_first else rows)[..., None], do, math.nan)
 
 
 def _has_bias(r: Request, call: Call) -> bool:

@@ -21,10 +21,11 @@ from ._arrays import NumPy
 from ._attention import request_of, require_heads, require_seed, without_products
 from ._calls import Call, call_for
 from ._errors import InvalidProblem, Unsupported
+from ._jax_derivatives import differentiable
 from ._jax_lengths import NAMES as LENGTHS
 from ._jax_lengths import as_mask
 from ._jax_nn import dot_product_attention
-from ._lse import of_rows, of_shared_bias, require_keys, rescaled
+from ._lse import marked, of_rows, require_keys, rescaled, rescaled_with_lse
 from ._options import ARRAYS, OPTIONS, Settings
 from ._request import Request
 from ._settings import tokens_first, unknown_options
@@ -90,8 +91,9 @@ def attention(
     and seqused_k of padded batches: as arrays of JAX they hide keys by a mask, and one program serves all lengths. All other
     options are fixed when JAX traces, packed sequences among them, and then the plan is made. out, approximate, tolerance and schedule are refused. Raises what
     redblue.attention raises; what a run raises (a seed that is out of range, too little memory) arrives as an error of JAX
-    with the same text. Second derivatives are refused by JAX, and gradients under a bias with compute = "f64" where
-    jax_enable_x64 is off.
+    with the same text. jax.jvp, jax.grad and both of both (jax.hessian) take O(n d) memory; third derivatives, tangents of
+    tangents, tangents and second derivatives in bias and sinks are refused, and gradients under a bias with compute = "f64"
+    where jax_enable_x64 is off.
     """
     unknown = [name for name in options if name not in _STATIC]
     if unknown:
@@ -173,85 +175,101 @@ def _whole(seed: Any) -> Any:
     return seed if seed.dtype.itemsize >= 4 else seed.astype(jnp.int32)
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
-def _differentiable(fixed: tuple, return_lse: bool, q: Any, k: Any, v: Any, bias: Any, slopes: Any, sinks: Any, seed: Any) -> Any:
-    r = _request(fixed, q, k, v, bias, slopes, sinks)
+def _lse_type(call: Call) -> Any:
+    return jnp.float64 if call.lse_type == "f64" else jnp.float32
+
+
+def _of_call(given: dict, fixed: tuple, backward: bool = False) -> Request:
+    q, k, v, bias, slopes, sinks = (given.get(name) for name in ("q", "k", "v", *ARRAYS))
+    return _request(fixed, q, k, v, bias, slopes, sinks, backward)
+
+
+def _values(given: dict, fixed: tuple, return_lse: bool) -> list:
+    r = _of_call(given, fixed)
+    q, k, v, sinks, seed = r.q, r.k, r.v, r.sinks, given.get("seed")
     call = call_for("forward", _Traced, q, k, v, r.settings, (return_lse,))
-    lse_type = jnp.float64 if call.lse_type == "f64" else jnp.float32
     if call.plan is None:  # a size is 0
         require_heads(r, *(1, 1, *call.lse_shape)[-3:-1])
+        o = jnp.zeros(call.o_shape, q.dtype)
         if return_lse and 0 not in q.shape and 0 not in k.shape:  # v has no features
             one = jnp.zeros((*v.shape[:-1], 1), v.dtype)
-            return jnp.zeros(call.o_shape, q.dtype), _differentiable(fixed, True, q, k, one, bias, slopes, sinks, seed)[1]
-        lse = -jnp.inf if sinks is None else of_rows(sinks, len(call.lse_shape)).astype(lse_type)
-        return jnp.zeros(call.o_shape, q.dtype), jnp.full(call.lse_shape, lse, lse_type) if return_lse else None
-    results = [(call.o_shape, q.dtype), (call.lse_shape, lse_type)][: 1 + return_lse]
-    o, *lse = _run(_name(call, "forward", r, (return_lse,)), results, r.arrays(), seed)
-    return o, lse[0] if return_lse else None
+            return [o, _values({**given, "v": one}, fixed, True)[1]]
+        lse = -jnp.inf if sinks is None else of_rows(sinks, len(call.lse_shape)).astype(_lse_type(call))
+        return [o, jnp.full(call.lse_shape, lse, _lse_type(call))] if return_lse else [o]
+    results = [(call.o_shape, q.dtype), (call.lse_shape, _lse_type(call))][: 1 + return_lse]
+    return _run(_name(call, "forward", r, (return_lse,)), results, r.arrays(), seed)
 
 
-def _forward(fixed: tuple, return_lse: bool, *primals: Any) -> Any:
-    arrays = tuple(None if x is None else x.value for x in primals)
-    o, lse = _differentiable(fixed, True, *arrays)
-    # _backward must know whether the gradient of slopes is wanted, and raises: an error here would leave JAX's caches of the
-    # program broken. What tells it is the size of an array, for JAX keeps one structure of this result, for both cases.
-    of_slopes = None if primals[4] is None else jnp.zeros(int(primals[4].perturbed))
-    return (o, lse if return_lse else None), (arrays, o, lse, of_slopes)
-
-
-def _backward(fixed: tuple, return_lse: bool, kept: Any, cotangents: Any) -> Any:
-    *kept, of_slopes = kept
-    if of_slopes is not None and of_slopes.size > 0:
-        raise Unsupported("the gradient of alibi_slopes is not computed: give slopes that require none, by jax.lax.stop_gradient")
-    do, dlse = (None if isinstance(x, jax.custom_derivatives.SymbolicZero) else x for x in cotangents)
-    return _gradients(fixed, kept, do, dlse)
-
-
-def _with_gradient_of_lse(do: Any, dlse: Any, o: Any, v: Any, first: bool, sinks: Any) -> tuple:
-    """What redblue.torch makes of a gradient of lse: one more feature."""
-    require_keys(v.shape[-3 if first else -2], sinks)
-    column = (jnp.swapaxes(dlse, -1, -2) if first else dlse)[..., None]
-    last = (-column, jnp.ones(column.shape, o.dtype), jnp.zeros((*v.shape[:-1], 1), v.dtype))
-    return tuple(jnp.concatenate(x, -1) for x in zip((do.astype(dlse.dtype), o, v), last))
-
-
-def _rescaled(r: Request, call: Call, do: Any, lse: Any) -> Any:
+def _rescaled(r: Request, call: Call, do: Any, dlse: Any, lse: Any) -> tuple:
     if r.settings.compute == "f64" and not jax.config.jax_enable_x64:
         raise Unsupported(
             'compute = "f64" under a bias: gradients add up weights in float64, which this JAX does not have; set jax_enable_x64'
         )
-    return rescaled(r, call, do.astype(jnp.promote_types(do.dtype, lse.dtype)), lse)
+    do = do.astype(jnp.promote_types(do.dtype, lse.dtype))
+    return (rescaled(r, call, do, lse), None) if dlse is None else rescaled_with_lse(r, call, do, dlse, lse)
 
 
-@functools.partial(jax.jit, static_argnums=0, inline=True)
-def _gradients(fixed: tuple, kept: Any, do: Any, dlse: Any) -> Any:
-    (q, k, v, bias, slopes, sinks, seed), o, lse = kept
-    do = jnp.zeros(o.shape, o.dtype) if do is None else do
+def _require_keys(r: Request, dlse: Any) -> None:
     if dlse is not None:
-        layout = {name: value for name, value, _ in fixed}.get("layout", "bhsd")
-        do, o, v = _with_gradient_of_lse(do, dlse, o, v, tokens_first(layout), sinks)
-    r = _request(fixed, q, k, v, bias, slopes, sinks, backward=True)
-    wants_bias = bias is not None and jnp.issubdtype(bias.dtype, jnp.floating)
-    if wants_bias and r.settings.scale == 0:
+        require_keys(r.k.shape[-3 if tokens_first(r.settings.layout) else -2], r.sinks)
+
+
+def _gradients(given: dict, fixed: tuple, wanted: tuple) -> list:
+    r = _of_call(given, fixed, backward=True)
+    do, dlse, lse, bias = given["do"], given.get("dlse"), given["lse"], r.bias
+    _require_keys(r, dlse)
+    if "bias" in wanted and r.settings.scale == 0:
         r = without_products(r)
-    gradients = (True, wants_bias, sinks is not None, False)
-    call = call_for("backward", _Traced, q, k, v, r.settings, gradients, do)
-    if wants_bias:
-        do = _rescaled(r, call, do, lse)
-    wanted = (q, k, v, bias if wants_bias else None, sinks)
-    results = [(x.shape, x.dtype) for x in wanted if x is not None]
+    gradients = (True, "bias" in wanted, "sinks" in wanted, dlse is not None)
+    call = call_for("backward", _Traced, r.q, r.k, r.v, r.settings, gradients, do)
+    if bias is not None and jnp.issubdtype(bias.dtype, jnp.floating):
+        do, dlse = _rescaled(r, call, do, dlse, lse)
+    there = [name for name in ("q", "k", "v", "bias", "sinks") if name in ("q", "k", "v", *wanted)]
+    results = [(given[name].shape, given[name].dtype) for name in there]
     if call.plan is None:
-        found = iter([jnp.zeros(*x) for x in results])
+        found = [jnp.zeros(*x) for x in results]
     else:
-        found = iter(_run(_name(call, "backward", r, gradients), results, r.arrays(o, lse, do), seed))
-    each: list[Any] = [None if x is None else next(found) for x in wanted]
-    dq, dk, dv, dbias, dsinks = each
-    if dlse is not None and wants_bias:
-        keys = k.shape[-3 if tokens_first(layout) else -2]
-        more = of_shared_bias(jnp.where(lse == -jnp.inf, 0, dlse), bias.shape, keys)
-        dbias = dbias if more is None else (dbias + more).astype(dbias.dtype)
-    return dq, dk, dv if dlse is None else dv[..., :-1], dbias, None, dsinks, None
+        found = _run(_name(call, "backward", r, gradients), results, r.arrays(given["o"], lse, do, dlse=dlse), given.get("seed"))
+    by_name = dict(zip(there, found))
+    return [by_name[name] for name in wanted]
 
 
-_differentiable.defvjp(_forward, _backward, symbolic_zeros=True)
-_attention = jax.jit(_differentiable, static_argnums=(0, 1), inline=True)
+def _directions(given: dict, prefix: str) -> dict:
+    """The directions in which q, k and v move, zeros where there is none."""
+    found = {prefix + name: given.get(prefix + name) for name in "qkv"}
+    return {name: jnp.zeros_like(given[name[1:]]) if x is None else x for name, x in found.items()}
+
+
+def _tangents(given: dict, fixed: tuple) -> list:
+    r = _of_call(given, fixed, backward=True)
+    call = call_for("tangent", _Traced, r.q, r.k, r.v, r.settings, (True, False))
+    results = [(call.o_shape, r.q.dtype), (call.lse_shape, _lse_type(call))]
+    if call.plan is None:
+        return [jnp.zeros(*x) for x in results]
+    arrays = r.arrays(given["o"], given["lse"], **_directions(given, "t"))
+    return _run(_name(call, "tangent", r, ()), results, arrays, given.get("seed"))
+
+
+def _second(given: dict, fixed: tuple) -> list:
+    r = _of_call(given, fixed, backward=True)
+    do, dlse, lse = given["do"], given.get("dlse"), given["lse"]
+    _require_keys(r, dlse)
+    call = call_for("second", _Traced, r.q, r.k, r.v, r.settings, (True, dlse is not None))
+    results = [(x.shape, x.dtype) for x in (r.q, r.k, r.v)] + [(call.o_shape, r.q.dtype)]
+    if dlse is not None:
+        results.append((call.lse_shape, _lse_type(call)))
+    if call.plan is None:
+        return [jnp.zeros(*x) for x in results]
+    do = marked(r, call, do, lse)
+    arrays = r.arrays(given["o"], lse, do, dlse=dlse, **_directions(given, "g"))
+    return _run(_name(call, "second", r, (dlse is not None,)), results, arrays, given.get("seed"))
+
+
+_primitive = differentiable(_values, _gradients, _tangents, _second)
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1), inline=True)
+def _attention(fixed: tuple, return_lse: bool, q: Any, k: Any, v: Any, bias: Any, slopes: Any, sinks: Any, seed: Any) -> tuple:
+    given = dict(zip(("q", "k", "v", *ARRAYS, "seed"), (q, k, v, bias, slopes, sinks, seed)))
+    o, *lse = _primitive(given, fixed=fixed, return_lse=return_lse)
+    return o, lse[0] if return_lse else None

@@ -1,0 +1,157 @@
+"""jax.jvp and jax.grad of attention, and both of both, against plain attention. Skipped where JAX is missing."""
+
+import math
+
+import numpy as np
+import pytest
+
+jax = pytest.importorskip("jax")
+jnp = jax.numpy
+
+import redblue  # noqa: E402
+import redblue.jax as rj  # noqa: E402
+
+pytestmark = pytest.mark.usefixtures("hardware")
+ALL = (0, 1, 2)
+
+
+@pytest.fixture(autouse=True)
+def x64():
+    jax.config.update("jax_enable_x64", True)
+    yield
+    jax.config.update("jax_enable_x64", False)
+
+
+def arrays(seed=0):
+    """q, k, v, two query heads to a head of keys."""
+    random = np.random.default_rng(seed)
+    return tuple(jnp.array(random.standard_normal(s)) for s in ((2, 4, 5, 3), (2, 2, 6, 3), (2, 2, 6, 2)))
+
+
+def ours(q, k, v, **options):
+    o, lse = rj.attention(q, k, v, return_lse=True, **options)
+    return o, jnp.where(lse == -jnp.inf, 0.0, lse)
+
+
+def plain(q, k, v):
+    k, v = (jnp.repeat(x, 2, 1) for x in (k, v))
+    s = q @ jnp.swapaxes(k, -1, -2) / math.sqrt(q.shape[-1])
+    return jax.nn.softmax(s) @ v, jax.nn.logsumexp(s, -1)
+
+
+def loss_of(attend):
+    def loss(q, k, v):
+        o, lse = attend(q, k, v)
+        return (o**2).sum() + (lse**3).sum()
+
+    return loss
+
+
+def times(gradients, t):
+    return sum((g * d).sum() for g, d in zip(gradients, t))
+
+
+TRANSFORMS = {
+    "jvp": lambda f, x, t: jax.jvp(f, x, t),
+    "jvp along q alone": lambda f, x, t: jax.jvp(lambda q: f(q, *x[1:]), x[:1], t[:1]),
+    "grad of grad times v": lambda f, x, t: jax.grad(lambda *x: times(jax.grad(loss_of(f), ALL)(*x), t), ALL)(*x),
+    "a gradient penalty": lambda f, x, t: jax.grad(lambda *x: (jax.grad(loss_of(f))(*x) ** 2).sum(), ALL)(*x),
+    "jvp of grad": lambda f, x, t: jax.jvp(jax.grad(loss_of(f), ALL), x, t),
+    "grad of jvp": lambda f, x, t: jax.grad(lambda *x: jax.jvp(loss_of(f), x, t)[1], ALL)(*x),
+    "grad of jvp, of its direction too": lambda f, x, t: jax.grad(
+        lambda q, d: (jax.jvp(lambda q: f(q, *x[1:])[0], (q,), (d,))[1] ** 2).sum(), (0, 1)
+    )(x[0], t[0]),
+    "hessian": lambda f, x, t: jax.hessian(loss_of(f), (0, 2))(*x),
+    "jacrev of jacrev": lambda f, x, t: jax.jacrev(jax.jacrev(loss_of(f)))(*x),
+    "vmap over tangents": lambda f, x, t: jax.vmap(lambda d: jax.jvp(lambda q: f(q, *x[1:]), x[:1], (d,))[1])(
+        jnp.stack([t[0], x[0]])
+    ),
+    "of lse alone": lambda f, x, t: jax.jvp(jax.grad(lambda q: (f(q, *x[1:])[1] ** 2).sum()), x[:1], t[:1]),
+    "checkpoint": lambda f, x, t: jax.grad(
+        lambda *x: times(jax.grad(jax.checkpoint(loss_of(f)), ALL)(*x), t), ALL
+    )(*x),
+}
+
+
+@pytest.mark.parametrize("jit", [False, True])
+@pytest.mark.parametrize("name", TRANSFORMS)
+def test_transforms_are_those_of_plain_attention(name, jit):
+    x, t = arrays(), arrays(1)
+    f = jax.jit(TRANSFORMS[name], static_argnums=0) if jit else TRANSFORMS[name]
+    got, want = (jax.tree.leaves(f(attend, x, t)) for attend in (ours, plain))
+    assert len(got) == len(want) > 0
+    for a, b in zip(got, want):
+        np.testing.assert_allclose(a, b, atol=1e-10, rtol=1e-10)
+
+
+CASES = {
+    "causal": {"causal": True},
+    "window": {"window": (2, 1)},
+    "softcap": {"softcap": 1.5},
+    "dropout": {"dropout": 0.3, "seed": 7},
+    "packed": {"cu_seqlens_q": [0, 2, 5], "cu_seqlens_k": [0, 3, 6]},
+    "padded": {"seqused_k": [4, 0]},
+    "a small cache": {"M": 120},
+    "bias": {"bias": (5, 6)},
+    "mask": {"bias": "bool"},
+    "alibi": {"alibi_slopes": (4,), "causal": True},
+    "sinks": {"sinks": (4,)},
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_second_derivatives_are_central_differences(name):
+    options, random = dict(CASES[name]), np.random.default_rng(2)
+    for key in ("bias", "alibi_slopes", "sinks"):
+        if isinstance(options.get(key), tuple):
+            options[key] = jnp.array(random.random(options[key]))
+    if name == "mask":
+        options["bias"] = jnp.array(random.random((5, 6)) < 0.6).at[1].set(False)  # a query that sees nothing
+    f, x, t = lambda *x: ours(*x, **options), arrays(), arrays(1)
+    moved = lambda g, step: g(*(y + step * d for y, d in zip(x, t)))
+    for g in (f, jax.grad(loss_of(f), ALL)):
+        found = jax.jvp(g, x, t)[1]
+        for a, above, below in zip(found, moved(g, 1e-5), moved(g, -1e-5)):
+            np.testing.assert_allclose(a, (above - below) / 2e-5, atol=1e-6, rtol=1e-6)
+    forward = jax.jvp(jax.grad(loss_of(f), ALL), x, t)[1]
+    backward = jax.grad(lambda *x: times(jax.grad(loss_of(f), ALL)(*x), t), ALL)(*x)
+    for a, b in zip(forward, backward):  # the Hessian is symmetric
+        np.testing.assert_allclose(a, b, atol=1e-10, rtol=1e-10)
+
+
+def test_the_gradient_of_a_bias_may_move_along_that_of_o():
+    q, k, v = arrays()
+    bias, do, moved = (jnp.array(np.random.default_rng(i).standard_normal(s)) for i, s in enumerate(((5, 6), (2, 4, 5, 2), (2, 4, 5, 2))))
+    vjp = jax.vjp(lambda bias: rj.attention(q, k, v, bias=bias), bias)[1]
+    np.testing.assert_allclose(jax.jvp(vjp, (do,), (moved,))[1][0], vjp(moved)[0], atol=1e-12)
+
+
+def test_queries_with_nothing_but_lowest_numbers_are_nan_and_not_wrong():
+    """Their lse has lost the number of their keys: attention_second refuses them, and JAX knows no numbers when it traces."""
+    q, k, v = (x.astype(jnp.float32) for x in arrays())
+    bias = jnp.zeros((5, 6), jnp.float32).at[2].set(jnp.finfo(jnp.float32).min)
+    penalty = lambda rows: jax.grad(lambda q: (jax.grad(lambda q: (rj.attention(q, k, v, bias=bias)[:, :, rows] ** 2).sum())(q) ** 2).sum())(q)
+    assert not jnp.isfinite(penalty(slice(0, 5))).all()
+    assert jnp.isfinite(penalty(slice(0, 2))).all()  # where they have no gradient they do not count
+
+
+def test_what_is_not_computed_is_refused():
+    (q, k, v), (t, _, _) = arrays(), arrays(1)
+    loss = lambda q: loss_of(ours)(q, k, v)
+    penalty = lambda q: (jax.grad(loss)(q) ** 2).sum()
+    for third in (lambda: jax.grad(lambda q: jax.grad(penalty)(q).sum())(q), lambda: jax.jvp(jax.grad(penalty), (q,), (t,))):
+        with pytest.raises(redblue.Unsupported, match="third derivatives .*dot_product_attention"):
+            third()
+    with pytest.raises(redblue.Unsupported, match="tangents of tangents .*gradient of a tangent"):
+        jax.jvp(lambda q: jax.jvp(loss, (q,), (t,))[1], (q,), (t,))
+    bias = jnp.ones((5, 6))
+    f = lambda bias, q=q: (rj.attention(q, k, v, bias=bias) ** 2).sum()
+    for wrong in (
+        lambda: jax.jvp(f, (bias,), (bias,)),
+        lambda: jax.grad(lambda bias: (jax.grad(f)(bias) ** 2).sum())(bias),
+        lambda: jax.grad(lambda q: (jax.grad(f)(bias, q) ** 2).sum())(q),
+        lambda: jax.jvp(lambda q: jax.grad(f)(bias, q), (q,), (t,)),
+    ):
+        with pytest.raises(redblue.Unsupported, match="bias, alibi_slopes and sinks are not computed"):
+            wrong()
+    assert jnp.isfinite(jax.grad(lambda q: (jax.grad(f, 1)(bias, q) ** 2).sum())(q)).all()  # a bias at rest is none of these
