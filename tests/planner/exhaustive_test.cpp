@@ -13,9 +13,9 @@
 #include "support/cases.hpp"
 
 /// The tiling that a schedule chooses against every tiling there is. A tiling is made of components (the tiles of one
-/// phase; their names share what stands before the dot): where all combinations are few, all are tried at every M; else
-/// each component by itself, since phases follow each other (all of its values, or at each M another 500 of them where
-/// there are more), and random combinations.
+/// phase: their names share what stands before the dot, and no two are along the same dimension): where all
+/// combinations are few, all are tried at every M; else each component by itself, since phases follow each other (all
+/// of its values, or at each M another 500 of them where there are more), and random combinations.
 namespace redblue::test {
 namespace {
 
@@ -45,11 +45,17 @@ class Exhaustive {
       : s_(s), x_(x), limits_(limits), random_(random) {
     const Tiling smallest = s.smallest(x, limits.multiple);
     std::string previous = "none";
+    std::vector<index_t Sizes::*> along;
     for (const TileSizeRange& k : s.tile_sizes) {
       const auto dot = k.name.find('.');
       const std::string component(dot == std::string_view::npos ? "" : k.name.substr(0, dot));
-      if (components_.empty() || component != previous) components_.push_back({Tiling{}});
+      const bool again = k.along != nullptr && std::ranges::count(along, k.along) > 0;
+      if (components_.empty() || component != previous || again) {
+        components_.push_back({Tiling{}});
+        along.clear();
+      }
       previous = component;
+      along.push_back(k.along);
       std::vector<Tiling> longer;
       for (const Tiling& t : components_.back())
         for (const index_t value : values(k, smallest)) {
