@@ -191,7 +191,7 @@ void add_bench(Program& program) {
   const Command command = program.command("bench", "time plans on random data, beside their exact words");
   command.footer(
       "Random normal inputs; a warm-up, then medians. GFLOP/s: 2 (d + d_v) flops for each pair of a query and a\n"
-      "key that it sees, 2.5 times that backward, 2 (3 d + 2 d_v) for tangent, 2 (10 d + 7 d_v) for second; with\n"
+      "key that it sees, 2.5 times that backward, 2 (3 d + 2 d_v) for tangent, 2 (10 d + 5 d_v) for second; with\n"
       "--approximate those of the schedule. Of peak: share of a loop of multiply-adds on as many cores, measured\n"
       "right before. With --M or --memory plans move the fewest words, else they have the least modelled time on\n"
       "this machine, which is measured if redblue doctor has not done it;\n"

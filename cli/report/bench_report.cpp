@@ -28,7 +28,7 @@ double BenchCell::flops() const {
   if (p.op == Operation::forward) return forward;
   const double first = p.forward_given ? 0 : forward, d = static_cast<double>(p.d), d_v = static_cast<double>(p.d_v);
   if (p.op == Operation::tangent) return first + 2 * pairs.to_double() * (3 * d + 2 * d_v);
-  if (p.op == Operation::second) return first + 2 * pairs.to_double() * (10 * d + 7 * d_v);
+  if (p.op == Operation::second) return first + 2 * pairs.to_double() * (10 * d + 5 * d_v);
   return first + 2.5 * forward;
 }
 

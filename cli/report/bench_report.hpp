@@ -27,7 +27,7 @@ struct BenchCell {
   std::vector<Repetition> repetitions;
 
   /// The usual count, without what the schedule computes again: forward 2 (d + d_v) for each pair of a query and a
-  /// visible key, backward 2.5 times as many; tangent 2 (3d + 2d_v), and second 2 (10d + 7d_v), those of its two
+  /// visible key, backward 2.5 times as many; tangent 2 (3d + 2d_v), and second 2 (10d + 5d_v), those of its two
   /// sweeps, for no schedule in O(n d) memory is known with fewer. Approximate attention, which forms no pairs, counts
   /// the flops of its schedule.
   double flops() const;

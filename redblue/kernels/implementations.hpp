@@ -26,7 +26,7 @@ template <class T>
 using AllSlots =
     Slots<T, OnlineAttention, SoftmaxInit, SoftmaxFinish, KeyGradients, Gemm, GemmOver, Scores, OnlineSoftmax, Weights,
           WeightsAccumulate, BlockSoftmax, ScoreGradient, ValueGradients, RowDots, DivideRows, Scale, Copy, AddRowSums,
-          AddRowDots, SubtractScaledRows, RowDotsAndRest, ThroughSoftcap, SecondGradient>;
+          MovingWeights, SubtractScaledRows, RowDotsAndRest, ThroughSoftcap, SecondGradients>;
 }  // namespace detail
 
 /// Rows of f16 or bf16 words, side by side, to T and back, rounded to nearest even. Null: word by word.

@@ -16,7 +16,8 @@ namespace redblue::kernel {
 namespace detail {
 
 template <class... K>
-std::tuple<K..., OnlineAttention, SoftmaxFinish, KeyGradients> with_composites(std::tuple<K...>*);
+std::tuple<K..., OnlineAttention, SoftmaxFinish, KeyGradients, MovingWeights, SecondGradients> with_composites(
+    std::tuple<K...>*);
 /// The kernels of this room.
 using Listed = decltype(with_composites(static_cast<ExactKernels*>(nullptr)));
 

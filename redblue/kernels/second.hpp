@@ -1,5 +1,6 @@
 #pragma once
 #include "redblue/kernels/backward.hpp"
+#include "redblue/kernels/materialised.hpp"
 
 /// Kernels of tangents and of gradients of gradients (docs/algorithms/second-derivatives.md). The tangent of a score is
 /// H; w are the row sums of P o H, by which lse moves.
@@ -18,18 +19,21 @@ struct SubtractScaledRows {
   }
 };
 
-/// D <- row sums of dO o O, and A <- A - r o O: every word of O is used for both while it passes.
+/// A <- A - r o O, D <- row sums of dO o O, and x <- those of dO o A: every word of O and of dO is used for all of them
+/// while it passes.
 struct RowDotsAndRest {
   static constexpr std::string_view name = "row_dots_and_rest";
-  static constexpr std::array access{Access::write, Access::update, Access::read, Access::read, Access::read};
-  static constexpr bool fits(Shape D, Shape A, Shape r, Shape dO, Shape O) {
-    return RowDots::fits(D, dO, O) && SubtractScaledRows::fits(A, r, O);
+  static constexpr std::array access{Access::write, Access::write, Access::update,
+                                     Access::read,  Access::read,  Access::read};
+  static constexpr bool fits(Shape D, Shape x, Shape A, Shape r, Shape dO, Shape O) {
+    return RowDots::fits(D, dO, O) && x == D && SubtractScaledRows::fits(A, r, O);
   }
-  static constexpr index_t macs(Shape, Shape, Shape, Shape, Shape) { return 0; }
+  static constexpr index_t macs(Shape, Shape, Shape, Shape, Shape, Shape) { return 0; }
   template <class T>
-  void run(View<T> D, View<T> A, View<const T> r, View<const T> dO, View<const T> O) const {
-    RowDots{}.run<T>(D, dO, O);
+  void run(View<T> D, View<T> x, View<T> A, View<const T> r, View<const T> dO, View<const T> O) const {
     SubtractScaledRows{}.run<T>(A, r, O);
+    RowDots{}.run<T>(D, dO, O);
+    RowDots{}.run<T>(x, dO, A);
   }
 };
 
@@ -53,16 +57,17 @@ struct ThroughSoftcap {
   }
 };
 
-/// H <- scale G, the gradient of the products of queries and keys under <gQ, dQ> + <gK, dK> + <gV, dV>:
-///   G = P o (dP o (H - w) - D o H + E - x), with E = dO gV^T and x the row sums that make those of G zero.
-/// Where C has words, they are softcapped scores: G then passes through the softcap, and the change of its slope under
-/// H is added.
+/// One tile of double backward: from H, X = dP and Y = E = dO gV^T to
+///   H <- scale G, the gradient of scores,  G = P o ((dP - D) o (H - w) + E - x),
+///   X <- scale dS = scale P o (dP - D),    Y <- P o (H - w), by which the weights move;
+/// x are the row sums that make those of G zero. Where C has words, they are softcapped scores: G and dS then pass
+/// through the softcap, and the change of its slope under H is added to G.
 struct SecondGradient {
   static constexpr std::string_view name = "second_gradient";
-  static constexpr std::array access{Access::update, Access::read, Access::read, Access::read,
-                                     Access::read,   Access::read, Access::read, Access::read};
-  static constexpr bool fits(Shape H, Shape P, Shape dP, Shape E, Shape D, Shape w, Shape x, Shape C) {
-    return H == P && P == dP && dP == E && D.rows == H.rows && D.cols == 1 && D == w && w == x &&
+  static constexpr std::array access{Access::update, Access::update, Access::update, Access::read,
+                                     Access::read,   Access::read,   Access::read,   Access::read};
+  static constexpr bool fits(Shape H, Shape X, Shape Y, Shape P, Shape D, Shape w, Shape x, Shape C) {
+    return H == P && X == P && Y == P && D.rows == H.rows && D.cols == 1 && D == w && w == x &&
            (C == H || C.words() == 0);
   }
   static constexpr index_t macs(Shape, Shape, Shape, Shape, Shape, Shape, Shape, Shape) { return 0; }
@@ -71,19 +76,95 @@ struct SecondGradient {
   double scale = 1;
   double softcap = 0;
   template <class T>
-  void run(View<T> H, View<const T> P, View<const T> dP, View<const T> E, View<const T> D, View<const T> w,
-           View<const T> x, View<const T> C) const {
+  void run(View<T> H, View<T> X, View<T> Y, View<const T> P, View<const T> D, View<const T> w, View<const T> x,
+           View<const T> C) const {
     const T factor = static_cast<T>(scale), cap = static_cast<T>(softcap);
     for (index_t i = 0; i < H.rows(); ++i)
       for (index_t j = 0; j < H.cols(); ++j) {
-        const T p = P(i, j), h = H(i, j), dp = dP(i, j);
-        T g = p == T(0) ? T(0) : p * (dp * (h - w[i]) - D[i] * h + E(i, j) - x[i]);
-        if (C.words() > 0 && p != T(0)) {
-          const T t = C(i, j) / cap;
-          g = (T(1) - t * t) * g - T(2) * t / cap * h * (p * (dp - D[i]));
+        const T p = P(i, j);
+        if (p == T(0)) {
+          H(i, j) = X(i, j) = Y(i, j) = T(0);
+          continue;
+        }
+        const T h = H(i, j), moved = p * (h - w[i]), away = X(i, j) - D[i];
+        T g = away * moved + p * (Y(i, j) - x[i]), ds = p * away;
+        if (C.words() > 0) {
+          const T t = C(i, j) / cap, slope = T(1) - t * t;
+          g = slope * g - T(2) * t / cap * h * ds;
+          ds *= slope;
         }
         H(i, j) = factor * g;
+        X(i, j) = factor * ds;
+        Y(i, j) = moved;
       }
+  }
+};
+
+/// P = exp(S - lse), weights that dropout has not touched, or another score function of S; and H, the tangent of S
+/// along A and B: scale (A K^T + Q B^T), times the slope of a softcap. Where there is one, C takes the softcapped
+/// scores. `weighted`: H <- f'(S) H, that of the weights, and where r has words, its row sums are added there. A
+/// machine may run it as one implementation; the parts in this order define its result.
+struct MovingWeights {
+  static constexpr bool kComposite = true;
+  static constexpr std::string_view name = "moving_weights";
+  static constexpr std::array access{Access::write, Access::write, Access::write, Access::update,
+                                     Access::read,  Access::read,  Access::read,  Access::read,
+                                     Access::read,  Access::read,  Access::read};
+  static constexpr Costs costs{.keys_in_lanes = true};
+
+  Scores scores;
+  ModifyScores modify{};
+  Score score = Score::softmax;
+  bool weighted = false;
+  template <class Visit, class T>
+  void parts(const Visit& visit, const T& P, const T& H, const T& C, const T& r, const T& Q, const T& A, const T& K,
+             const T& B, const T& lse, const T& bias, const T& slopes) const {
+    const bool capped = shape_of(C).words() > 0;
+    if (capped) {  // C has numbers for hidden pairs, too, of which P and all that is made of it has zeros
+      visit(Scores{scores.scale}, C, Q, K);
+      visit(Copy{}, P, C);
+      visit(ModifyScores{modify.softcap}, C, T{}, T{}, T{});
+      visit(Hide{scores.place}, P);
+    } else {
+      visit(scores, P, Q, K);
+    }
+    if (!modify.idle({0, 0}, shape_of(bias), shape_of(slopes))) visit(modify, P, T{}, bias, slopes);
+    visit(Weights{score}, P, lse);
+    visit(Zero{}, H);
+    visit(Gemm{false, true}, H, A, K);
+    visit(Gemm{false, true}, H, Q, B);
+    visit(Scale{scores.scale}, H);
+    if (capped) visit(ThroughSoftcap{modify.softcap}, H, C);
+    if (!weighted) return;
+    visit(ScoreGradient{score, 1, scores.place}, H, P, T{});
+    if (shape_of(r).words() > 0) visit(AddRowSums{}, r, H);
+  }
+};
+
+/// SecondGradient from dO, V and gV: X = dO V^T and Y = dO gV^T, without what dropout takes. A machine may run it as
+/// one implementation; the parts in this order define its result.
+struct SecondGradients {
+  static constexpr bool kComposite = true;
+  static constexpr std::string_view name = "second_gradients";
+  static constexpr std::array access{Access::update, Access::write, Access::write, Access::read,
+                                     Access::read,   Access::read,  Access::read,  Access::read,
+                                     Access::read,   Access::read,  Access::read};
+
+  SecondGradient gradient;
+  Drop drop{};
+  Place place{};  ///< of the tile: P is 0 where it hides pairs, which may be left out
+  template <class Visit, class T>
+  void parts(const Visit& visit, const T& H, const T& X, const T& Y, const T& P, const T& C, const T& dO, const T& V,
+             const T& gV, const T& D, const T& w, const T& x) const {
+    visit(Zero{}, X);
+    visit(Gemm{false, true}, X, dO, V);
+    visit(Zero{}, Y);
+    visit(Gemm{false, true}, Y, dO, gV);
+    if (drop.share > 0) {
+      visit(drop, X);
+      visit(drop, Y);
+    }
+    visit(gradient, H, X, Y, P, D, w, x, C);
   }
 };
 

@@ -88,12 +88,15 @@ struct Weights {
   }
 };
 
-/// dP <- dS = scale f'(S) (dP - D), given the weights P = f(S); 0 where the mask hides the key.
+/// dP <- dS = scale f'(S) (dP - D), given the weights P = f(S), without D where it has no words; 0 where the mask hides
+/// the key.
 struct ScoreGradient {
   static constexpr std::string_view name = "score_gradient";
   static constexpr std::array access{Access::update, Access::read, Access::read};
   static constexpr Axes axes{"ij ij i."};
-  static constexpr bool fits(Shape dP, Shape P, Shape D) { return dP == P && D.rows == P.rows && D.cols <= 1; }
+  static constexpr bool fits(Shape dP, Shape P, Shape D) {
+    return dP == P && (D.words() == 0 || (D.rows == P.rows && D.cols == 1));
+  }
   static constexpr index_t macs(Shape, Shape, Shape) { return 0; }
   static constexpr std::array<std::string_view, 8> parameter_names{"score",  "scale", "lo",  "hi",
                                                                    "prefix", "group", "row", "col"};

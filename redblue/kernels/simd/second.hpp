@@ -55,21 +55,6 @@ bool add_row_sums_implementation(const AddRowSums&, std::span<const View<typenam
   return true;
 }
 
-/// v <- v + row sums of A o B
-template <class V>
-bool add_row_dots_implementation(const AddRowDots&, std::span<const View<typename V::T>> x) {
-  if (!rows_lie(x)) return false;
-  for (index_t r = 0; r < x[1].rows(); ++r) {
-    V sums = V::zero();
-    for (index_t j = 0; j < x[1].cols(); j += V::kLanes) {
-      const index_t n = std::min(V::kLanes, x[1].cols() - j);
-      sums = fma(V::load_first(&x[1](r, j), n), V::load_first(&x[2](r, j), n), sums);
-    }
-    x[0][r] += sum(sums);
-  }
-  return true;
-}
-
 /// A <- A - r o B, row by row
 template <class V>
 bool subtract_scaled_rows_implementation(const SubtractScaledRows&, std::span<const View<typename V::T>> x) {
@@ -84,13 +69,13 @@ bool subtract_scaled_rows_implementation(const SubtractScaledRows&, std::span<co
   return true;
 }
 
-/// D is summed as dP is.
+/// A <- A - r o O, D <- row sums of dO o O and x <- those of dO o A, which are summed as dP and E are.
 template <class V>
 bool row_dots_and_rest_implementation(const RowDotsAndRest&, std::span<const View<typename V::T>> x) {
-  const std::array dots{x[0], x[3], x[4]}, rest{x[1], x[2], x[4]};
+  const std::array rest{x[2], x[3], x[5]}, D{x[0], x[4], x[5]}, sums{x[1], x[4], x[2]};
   if (!rows_lie(x)) return false;
-  row_dots<V>(RowDots{}, dots);
-  return subtract_scaled_rows_implementation<V>(SubtractScaledRows{}, rest);
+  subtract_scaled_rows_implementation<V>(SubtractScaledRows{}, rest);
+  return row_dots<V>(RowDots{}, D) && row_dots<V>(RowDots{}, sums);
 }
 
 /// H <- H (1 - t^2), t = C / softcap
@@ -103,25 +88,6 @@ bool through_softcap_implementation(const ThroughSoftcap& k, std::span<const Vie
     const V t = V::load_first(&x[1](r, j), n) * inverse;
     (V::load_first(&x[0](r, j), n) * (one - t * t)).store_first(&x[0](r, j), n);
   });
-  return true;
-}
-
-/// H <- scale P o (dP o (H - w) - D o H + E - x), 0 where P is 0
-template <class V>
-bool second_gradient_implementation(const SecondGradient& k, std::span<const View<typename V::T>> x) {
-  using T = typename V::T;
-  const auto &H = x[0], &P = x[1], &dP = x[2], &E = x[3], &D = x[4], &w = x[5], &mean = x[6], &C = x[7];
-  if (C.words() > 0 || !rows_lie(x)) return false;
-  const V scale = V::all(static_cast<T>(k.scale)), zero = V::zero();
-  for (index_t r = 0; r < H.rows(); ++r) {
-    const V d = V::all(D[r]), w_r = V::all(w[r]), x_r = V::all(mean[r]);
-    for (index_t j = 0; j < H.cols(); j += V::kLanes) {
-      const index_t n = std::min(V::kLanes, H.cols() - j);
-      const V p = V::load_first(&P(r, j), n), h = V::load_first(&H(r, j), n), dp = V::load_first(&dP(r, j), n);
-      const V rest = fma(dp, h - w_r, V::load_first(&E(r, j), n) - x_r) - d * h;
-      (scale * where_equal(p, zero, zero, p * rest)).store_first(&H(r, j), n);
-    }
-  }
   return true;
 }
 

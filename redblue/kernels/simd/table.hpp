@@ -1,6 +1,7 @@
 #pragma once
 #include "redblue/kernels/implementations.hpp"
 #include "redblue/kernels/simd/key_gradients.hpp"
+#include "redblue/kernels/simd/moving_weights.hpp"
 #include "redblue/kernels/simd/online_attention.hpp"
 #include "redblue/kernels/simd/row_dots.hpp"
 #include "redblue/kernels/simd/rows.hpp"
@@ -64,11 +65,11 @@ constexpr Implementations<typename V::T> table(Isa isa) {
   b.template set<Scale>(scale_implementation<V>);
   b.template set<Copy>(copy_implementation<V>);
   b.template set<AddRowSums>(add_row_sums_implementation<V>);
-  b.template set<AddRowDots>(add_row_dots_implementation<V>);
   b.template set<SubtractScaledRows>(subtract_scaled_rows_implementation<V>);
   b.template set<RowDotsAndRest>(row_dots_and_rest_implementation<V>);
   b.template set<ThroughSoftcap>(through_softcap_implementation<V>);
-  b.template set<SecondGradient>(second_gradient_implementation<V>);
+  b.template set<MovingWeights>(moving_weights<V>);
+  b.template set<SecondGradients>(second_gradients<V>);
   b.pack_queries = pack<V>;
   b.pack = pack<V>;
   b.unpack = unpack<V>;

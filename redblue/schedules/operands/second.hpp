@@ -53,7 +53,7 @@ struct TangentOperands : OfForwardOperands {
 
 /// The inputs of backward, dlse among them where it is given, and gQ, gK, gV, shaped like dQ, dK, dV -> LQ, LK, LV and
 /// LdO, the gradients of L = <gQ, dQ> + <gK, dK> + <gV, dV>, and Ldlse where dlse is given. Workspace: D (n_q), the row
-/// sums of dO o O less dlse; Hm and Xm (n_q), those of P o H and of P o X.
+/// sums of dO o O less dlse; Hm and Xm (n_q), w and x: those of P o H and of dO o LdO.
 struct SecondOperands : OfForwardOperands {
   static constexpr Operation operation = Operation::second;
   static constexpr std::span<const SlowArray> inputs = facts_of(operation).reads;

@@ -8,7 +8,7 @@ namespace redblue::schedule {
 /// and LV block by block, and revisits LQ in slow memory, as fused_key_outer of the backward pass does with dQ.
 ///   1  reads n_q (2 d + 2 d_v + 1) + 2 A(Br) (d + d_v)   writes n_q (d_v + 3)
 ///   2  reads 2 n_k (d + d_v) + B(Bc) (2 d + d_v + 4) + (B(Bc) - n_q) d   writes n_k (d + d_v) + B(Bc) d
-/// A(Br) = SUM_I kappa_I and B(Bc) = SUM_J rho_J as in three_sweeps. Leading 16 + 30 = 46 n^2 d^2/M for d_v = d.
+/// A(Br) = SUM_I kappa_I and B(Bc) = SUM_J rho_J as in three_sweeps. Leading 12 + 30 = 42 n^2 d^2/M for d_v = d.
 struct SecondFusedKeyOuter : Defaults {
   using Operands = SecondOperands;
   static constexpr std::string_view name = "fused_key_outer";
@@ -18,7 +18,7 @@ struct SecondFusedKeyOuter : Defaults {
                                  .modifiers = true,
                                  .rewrites_outputs = true,
                                  .lse_gradient = true,
-                                 .products = 17};
+                                 .products = 15};
   static constexpr std::array workspace{SlowArray::D, SlowArray::Hm, SlowArray::Xm};
 
   struct Tiling {
@@ -62,7 +62,7 @@ struct SecondFusedKeyOuter : Defaults {
            Io().read(SlowArray::LQ, (visits + hidden - x.n_q) * x.d).write(SlowArray::LQ, (visits + hidden) * x.d);
   }
   static Words macs(const Sizes& x, Tiling t) {
-    return x.pairs().pairs_of_rows(t.outputs.Br) * (Words(3) * x.d + Words(4) * x.d_v) +
+    return x.pairs().pairs_of_rows(t.outputs.Br) * (Words(3) * x.d + Words(2) * x.d_v) +
            x.pairs().pairs_of_keys(t.keys.Bc) * (Words(7) * x.d + Words(3) * x.d_v);
   }
   static IndexWords index(const Sizes& x, Tiling t) {

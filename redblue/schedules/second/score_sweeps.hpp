@@ -6,28 +6,47 @@
 /// resident, LK and LV with keys resident (theory notes 2k).
 namespace redblue::schedule {
 
-/// What the first sweep leaves of some queries.
-struct SecondStatistics {
-  Arg D, w, x;
+/// Tiles of pairs: P, H, which becomes scale G, X for dP and scale dS, Y for E and P o (H - w), and C.
+struct SecondTileArgs {
+  Arg P, H, X, Y, C;
+};
+template <class W>
+struct SecondTiles {
+  Tile<W> P, H, X, Y, C;
+
+  SecondTiles(W& w, const Sizes& s, Shape tile)
+      : P(w, SlowArray::P, tile, Layout::padded_rows),
+        H(w, SlowArray::P, tile, Layout::padded_rows),
+        X(w, SlowArray::P, tile, Layout::padded_rows),
+        Y(w, SlowArray::P, tile, Layout::padded_rows),
+        C(w, SlowArray::P, softcapped_tile(s, tile), Layout::row_major) {}
+  SecondTileArgs part(Shape s) const {
+    return {P.part(s), H.part(s), X.part(s), Y.part(s), C.part(C.shape().words() > 0 ? s : Shape{0, 0})};
+  }
 };
 
-/// X <- dP = dO V^T and Y <- E = dO gV^T, without what dropout takes; then H <- scale G, and X <- scale dS.
+/// P, and H, the tangent of scores.
 template <class W>
-void form_second_gradients(W& w, const SecondOperands& x, const PairArgs& t, const Arg& X, const Arg& Y, const Arg& dO,
-                           const Arg& V, const Arg& gV, const SecondStatistics& of) {
-  const double softcap = x.shape.modifiers.softcap;
-  for (const auto& [tile, values] : {std::pair{X, V}, {Y, gV}}) {
-    w.compute(kernel::Zero{}, tile);
-    w.compute(kernel::Gemm{false, true}, tile, dO, values);
-    drop_weights(w, x, t.place, tile);
-  }
-  w.compute(kernel::SecondGradient{x.scale, softcap}, t.H, t.P, X, Y, of.D, of.w, of.x, t.C);
-  w.compute(kernel::ScoreGradient{x.shape.score, x.scale, t.place}, X, t.P, of.D);
-  if (softcap > 0) w.compute(kernel::ThroughSoftcap{softcap}, X, t.C);
+void form_tangents(W& w, const Sizes& x, double scale, const Place& place, const SecondTileArgs& t,
+                   const MovingArgs& i) {
+  w.compute(moving_weights(x, scale, place, false), t.P, t.H, t.C, kNoWords, i.Q, i.A, i.K, i.B, i.lse, i.bias,
+            i.slopes);
+}
+
+/// What gradients of scores are made of, and what the first sweep leaves of some queries.
+struct SecondArgs {
+  Arg dO, V, gV, D, w, x;
+};
+/// H <- scale G, X <- scale dS, Y <- P o (H - w)
+template <class W>
+void form_second_gradients(W& w, const SecondOperands& x, const Place& place, const SecondTileArgs& t,
+                           const SecondArgs& i) {
+  w.compute(kernel::SecondGradients{{x.scale, x.shape.modifiers.softcap}, drop(x.shape, x.instance(), place), place},
+            t.H, t.X, t.Y, t.P, t.C, i.dO, i.V, i.gV, i.D, i.w, i.x);
 }
 
 inline Io query_sweep_io(const Sizes& x, index_t Br) {
-  Io io = second_rows_io(x, Br);
+  Io io = moving_rows_io(x, kSecondMoving, Br).read(SlowArray::dO, Words(x.n_q) * x.d_v);
   for (const SlowArray a : {SlowArray::D, SlowArray::Hm, SlowArray::Xm}) io.read(a, x.n_q);
   return io.write(SlowArray::LQ, Words(x.n_q) * x.d);
 }
@@ -50,25 +69,23 @@ inline Phase query_sweep_phase(const Sizes& x, QueryPass t) {
 template <class W>
 void query_sweep(W& w, const SecondOperands& x, Range I, index_t bc) {
   const Sizes& s = x.shape;
-  const auto Q_i = w.load(x.Q.rows(I)), gQ_i = w.load(x.gQ.rows(I)), dO_i = w.load(x.dO.rows(I)),
-             lse_i = w.load(x.lse.rows(I)), D_i = w.load(x.D.rows(I)), w_i = w.load(x.Hm.rows(I)),
-             x_i = w.load(x.Xm.rows(I)), LQ_i = w.alloc(x.LQ.rows(I));
+  const auto Q_i = w.load(x.Q.rows(I), Layout::read_only), gQ_i = w.load(x.gQ.rows(I), Layout::read_only),
+             dO_i = w.load(x.dO.rows(I), Layout::read_only), lse_i = w.load(x.lse.rows(I)), D_i = w.load(x.D.rows(I)),
+             w_i = w.load(x.Hm.rows(I)), x_i = w.load(x.Xm.rows(I)), LQ_i = w.alloc(x.LQ.rows(I));
   const Slopes slopes(w, x);
-  const Shape tile{I.size(), std::min(bc, s.n_k)};
-  const auto P = w.alloc(SlowArray::P, tile), H = w.alloc(SlowArray::P, tile), X = w.alloc(SlowArray::P, tile),
-             Y = w.alloc(SlowArray::P, tile), C = w.alloc(SlowArray::P, softcapped_tile(s, tile));
+  const SecondTiles tiles(w, s, {I.size(), std::min(bc, s.n_k)});
   w.compute(kernel::Zero{}, LQ_i);
   for_steps(s.pairs().runs_of_keys(I), bc, [&](Range J, index_t) {
-    const PairArgs ij{s.place(I.begin, J.begin), P.cols(J.size()), H.cols(J.size()),
-                      C.cols(C.shape().cols > 0 ? J.size() : 0)};
-    const Arg X_ij = X.cols(J.size());
-    const auto K_j = w.load(x.K.rows(J)), gK_j = w.load(x.gK.rows(J));
-    form_tangents(w, s, x.scale, ij,
+    const Place place = s.place(I.begin, J.begin);
+    const SecondTileArgs ij = tiles.part({I.size(), J.size()});
+    const auto K_j = w.load(x.K.rows(J), Layout::read_only), gK_j = w.load(x.gK.rows(J), Layout::read_only);
+    form_tangents(w, s, x.scale, place, ij,
                   {Q_i.arg(), gQ_i.arg(), K_j.arg(), gK_j.arg(), lse_i.arg(), x.bias_of(I, J), slopes.arg()});
-    form_second_gradients(w, x, ij, X_ij, Y.cols(J.size()), dO_i.arg(), Arg::streaming(x.V.rows(J)),
-                          Arg::streaming(x.gV.rows(J)), {D_i.arg(), w_i.arg(), x_i.arg()});
+    form_second_gradients(
+        w, x, place, ij,
+        {dO_i.arg(), Arg::streaming(x.V.rows(J)), Arg::streaming(x.gV.rows(J)), D_i.arg(), w_i.arg(), x_i.arg()});
     w.compute(kernel::Gemm{}, LQ_i, ij.H, K_j);
-    w.compute(kernel::Gemm{}, LQ_i, X_ij, gK_j);
+    w.compute(kernel::Gemm{}, LQ_i, ij.X, gK_j);
   });
   w.store(LQ_i, x.LQ.rows(I));
 }
@@ -118,32 +135,28 @@ template <class W, class Also>
 void key_sweep(W& w, const SecondOperands& x, Range J, index_t br, const Also& also) {
   const Sizes& s = x.shape;
   const Runs seeing = s.pairs().runs_of_rows(J);
-  const auto K_j = w.load(x.K.rows(J)), gK_j = w.load(x.gK.rows(J)), V_j = w.load(x.V.rows(J)),
-             gV_j = w.load(x.gV.rows(J)), LK_j = w.alloc(x.LK.rows(J)), LV_j = w.alloc(x.LV.rows(J)),
+  constexpr Layout kKeys = Layout::key_panels;
+  const auto K_j = w.load(x.K.rows(J), kKeys), gK_j = w.load(x.gK.rows(J), kKeys), V_j = w.load(x.V.rows(J), kKeys),
+             gV_j = w.load(x.gV.rows(J), kKeys), LK_j = w.alloc(x.LK.rows(J)), LV_j = w.alloc(x.LV.rows(J)),
              bias = w.load(x.shared_bias(J));
   const Slopes slopes(w, x);
-  const Shape tile{std::min(br, seeing.longest()), J.size()};
-  const auto P = w.alloc(SlowArray::P, tile), H = w.alloc(SlowArray::P, tile), X = w.alloc(SlowArray::P, tile),
-             Y = w.alloc(SlowArray::P, tile), C = w.alloc(SlowArray::P, softcapped_tile(s, tile));
+  const SecondTiles tiles(w, s, {std::min(br, seeing.longest()), J.size()});
   for (const Arg& sum : {LK_j.arg(), LV_j.arg()}) w.compute(kernel::Zero{}, sum);
   for_steps(seeing, br, [&](Range I, index_t) {
-    const Shape pairs{I.size(), J.size()};
-    const PairArgs ij{s.place(I.begin, J.begin), P.part(pairs), H.part(pairs), C.part(softcapped_tile(s, pairs))};
-    const Arg X_ij = X.part(pairs), Y_ij = Y.part(pairs);
-    const auto Q_i = w.load(x.Q.rows(I)), gQ_i = w.load(x.gQ.rows(I)), dO_i = w.load(x.dO.rows(I)),
-               lse_i = w.load(x.lse.rows(I)), D_i = w.load(x.D.rows(I)), w_i = w.load(x.Hm.rows(I)),
-               x_i = w.load(x.Xm.rows(I));
-    form_tangents(w, s, x.scale, ij,
+    const Place place = s.place(I.begin, J.begin);
+    const SecondTileArgs ij = tiles.part({I.size(), J.size()});
+    const auto Q_i = w.load(x.Q.rows(I), Layout::read_only), gQ_i = w.load(x.gQ.rows(I), Layout::read_only),
+               dO_i = w.load(x.dO.rows(I), Layout::read_only), lse_i = w.load(x.lse.rows(I)), D_i = w.load(x.D.rows(I)),
+               w_i = w.load(x.Hm.rows(I)), x_i = w.load(x.Xm.rows(I));
+    form_tangents(w, s, x.scale, place, ij,
                   {Q_i.arg(), gQ_i.arg(), K_j.arg(), gK_j.arg(), lse_i.arg(),
                    x.bias_of_keys ? bias.arg() : x.bias_of(I, J), slopes.arg()});
-    w.compute(kernel::Copy{}, Y_ij, ij.H);  // LV += (P o (H - w))^T dO, P without what was dropped
-    w.compute(kernel::ScoreGradient{s.score, 1, ij.place}, Y_ij, ij.P, w_i);
-    drop_weights(w, x, ij.place, Y_ij);
-    w.compute(kernel::Gemm{true, false}, LV_j, Y_ij, dO_i);
-    form_second_gradients(w, x, ij, X_ij, Y_ij, dO_i.arg(), V_j.arg(), gV_j.arg(), {D_i.arg(), w_i.arg(), x_i.arg()});
+    form_second_gradients(w, x, place, ij, {dO_i.arg(), V_j.arg(), gV_j.arg(), D_i.arg(), w_i.arg(), x_i.arg()});
+    drop_weights(w, x, place, ij.Y);  // LV += (P o (H - w))^T dO, P without what was dropped
+    w.compute(kernel::Gemm{true, false}, LV_j, ij.Y, dO_i);
     w.compute(kernel::Gemm{true, false}, LK_j, ij.H, Q_i);
-    w.compute(kernel::Gemm{true, false}, LK_j, X_ij, gQ_i);
-    also(w, I, ij.H, X_ij, K_j, gK_j);
+    w.compute(kernel::Gemm{true, false}, LK_j, ij.X, gQ_i);
+    also(w, I, ij.H, ij.X, K_j, gK_j);
   });
   w.store(LK_j, x.LK.rows(J));
   w.store(LV_j, x.LV.rows(J));

@@ -7,20 +7,20 @@ namespace redblue::schedule {
 
 /// Gradients of gradients in three sweeps, in O(n d) memory, of L = <gQ, dQ> + <gK, dK> + <gV, dV>. With
 /// H = scale (gQ K^T + Q gK^T), dP = dO V^T, E = dO gV^T, D = rowsum(dO o O), w = rowsum(P o H),
-/// X = (dP - D) o H + E - dP o w, x = rowsum(P o X), dS = P o (dP - D), G = P o (X - x):
+/// x = rowsum(dO o LdO), dS = P o (dP - D), G = P o ((dP - D) o (H - w) + E - x):
 ///   1  queries resident:  LdO = (P o (H - w)) V + P gV, and D, w, x for the others
 ///   2  queries resident:  LQ = scale (G K + dS gK)
 ///   3  keys resident:     LK = scale (G^T Q + dS^T gQ), LV = (P o (H - w))^T dO
 ///   1  reads n_q (2 d + 2 d_v + 1) + 2 A(Br) (d + d_v)        writes n_q (d_v + 3)
 ///   2  reads n_q (2 d + d_v + 4) + 2 A(Br2) (d + d_v)         writes n_q d
 ///   3  reads 2 n_k (d + d_v) + B(Bc) (2 d + d_v + 4)          writes n_k (d + d_v)
-/// A(Br) = SUM_I kappa_I and B(Bc) = SUM_J rho_J as in two_pass. Leading 16 + 16 + 18 = 50 n^2 d^2/M for d_v = d.
+/// A(Br) = SUM_I kappa_I and B(Bc) = SUM_J rho_J as in two_pass. Leading 12 + 16 + 18 = 46 n^2 d^2/M for d_v = d.
 struct SecondThreeSweeps : Defaults {
   using Operands = SecondOperands;
   static constexpr std::string_view name = "three_sweeps";
   static constexpr std::string_view idea = "one sweep for each of LdO, LQ, and LK with LV, scores computed three times";
   static constexpr Traits traits{
-      .masks = true, .patterns = true, .modifiers = true, .lse_gradient = true, .products = 22};
+      .masks = true, .patterns = true, .modifiers = true, .lse_gradient = true, .products = 20};
   static constexpr std::array workspace{SlowArray::D, SlowArray::Hm, SlowArray::Xm};
 
   struct Tiling {
@@ -63,7 +63,7 @@ struct SecondThreeSweeps : Defaults {
     return output_sweep_io(x, t.outputs.Br) + query_sweep_io(x, t.Br2) + key_sweep_io(x, key_visits(x, t.keys.Bc));
   }
   static Words macs(const Sizes& x, const Tiling& t) {
-    return x.pairs().pairs_of_rows(t.outputs.Br) * (Words(3) * x.d + Words(4) * x.d_v) +
+    return x.pairs().pairs_of_rows(t.outputs.Br) * (Words(3) * x.d + Words(2) * x.d_v) +
            x.pairs().pairs_of_rows(t.Br2) * (Words(5) * x.d + Words(2) * x.d_v) +
            x.pairs().pairs_of_keys(t.keys.Bc) * (Words(5) * x.d + Words(3) * x.d_v);
   }
