@@ -65,6 +65,21 @@ TEST(CliResume, ARunThatWasKilledGoesOnToTheSameBits) {
   EXPECT_EQ(w.files(), (std::set<std::string>{"x.safetensors", "y.safetensors"}));
 }
 
+TEST(CliResume, ADirectoryOfSomebodyElseIsRefusedAndStays) {
+  const Problem p{.n_q = 20, .n_k = 20, .d = 4, .d_v = 4};
+  const Workplace w;
+  w.inputs(p, generate(p));
+  const std::string directory = w / "o.npy.redblue-partial";
+  std::filesystem::create_directory(directory);
+  file::write_text(directory + "/mine.txt", "mine");
+  expect_refused(w, {"run --memory 1MiB --M 200 --resume"_args + kNpyFiles, {"o.npy.redblue-partial", "'mine.txt'"}});
+  EXPECT_EQ(file::read_text(directory + "/mine.txt"), "mine");
+  std::filesystem::remove_all(directory);
+  file::write_text(directory, "mine");
+  expect_refused(w, {"run --memory 1MiB --M 200"_args + kNpyFiles, {"is no directory", "name another output"}});
+  EXPECT_EQ(file::read_text(directory), "mine");
+}
+
 TEST(CliResume, WithNothingToGoOnWithARunBegins) {
   const Problem p{.n_q = 20, .n_k = 20, .d = 4, .d_v = 4};
   const Workplace w;

@@ -121,6 +121,57 @@ TEST(PartialRun, AnotherRunIsRefusedByNameOfWhatDiffers) {
   EXPECT_CONTAINS(message_of<InvalidProblem>([&] { run->require({"window", "5"}); }), "it has window 5");
 }
 
+TEST(PartialRun, WhatIsNotItsOwnIsRefusedAndStays) {
+  const Letters letters;
+  const auto refusal = [&] {
+    const std::string message = message_of<InvalidProblem>([&] { (void)letters.run(true); });
+    EXPECT_CONTAINS(message, letters.partial);
+    EXPECT_CONTAINS(message, "rename it, or name another output");
+    return message;
+  };
+  write_text(letters.partial, "a file");
+  EXPECT_CONTAINS(refusal(), "is no directory");
+  EXPECT_EQ(read_text(letters.partial), "a file");
+  fs::remove(letters.partial);
+
+  fs::create_directories(letters.partial + "/photos");
+  write_text(letters.partial + "/photos/mine", "mine");
+  EXPECT_CONTAINS(refusal(), "holds 'photos'");
+  write_text(letters.partial + "/lock", "");  // as a run has it
+  EXPECT_CONTAINS(refusal(), "holds 'photos'");
+  EXPECT_EQ(read_text(letters.partial + "/photos/mine"), "mine");
+  fs::remove_all(letters.partial + "/photos");
+  fs::rename(letters.partial + "/lock", letters.partial + "/workspace");
+  EXPECT_CONTAINS(refusal(), "holds 'workspace'");
+  fs::remove(letters.partial + "/workspace");
+
+  (void)letters.run(false)->output(0, 16);  // an empty one holds nothing to lose
+  EXPECT_FALSE(fs::exists(letters.partial));
+}
+
+TEST(PartialRun, ADirectoryWithoutACheckpointIsTaken) {
+  const Letters letters;
+  fs::create_directory(letters.partial);
+  for (const char* const name : {"lock", "undo.log", "output-1", "progress.json.tmp"})
+    write_text(letters.partial + "/" + name, "x");
+  (void)Letters::begin(*letters.run(false));
+  EXPECT_EQ(letters.stopped(), std::string(8, '\0'));
+}
+
+TEST(PartialRun, RemovesNothingThatSomebodyElsePutThere) {
+  const Letters letters;
+  letters.stop();
+  fs::create_directory(letters.partial + "/photos");
+  write_text(letters.partial + "/output-1.bak", "mine");
+  const auto run = letters.run(true);
+  (void)Letters::begin(*run);
+  run->finish();
+  EXPECT_TRUE(fs::exists(letters.out));
+  EXPECT_EQ(read_text(letters.partial + "/output-1.bak"), "mine");
+  EXPECT_TRUE(fs::is_directory(letters.partial + "/photos"));
+  EXPECT_EQ(std::distance(fs::directory_iterator(letters.partial), fs::directory_iterator()), 2);
+}
+
 TEST(PartialRun, AnInputThatChangedIsRefusedAndNamed) {
   const Letters letters;
   letters.stop();

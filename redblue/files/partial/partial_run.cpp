@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "redblue/files/atomic_file.hpp"
+#include "redblue/files/partial/directory.hpp"
 #include "redblue/files/partial/stamp.hpp"
 #include "redblue/files/text.hpp"
 #include "redblue/language/error.hpp"
@@ -23,12 +24,9 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr const char* kWorkspace = "workspace";
 constexpr index_t kMostBlocks = 1 << 16;  ///< of a file
-constexpr const char* kProgress = "progress.json";
 
 bool exists(const std::string& path) { return access(path.c_str(), F_OK) == 0; }
-std::string name_of_output(std::size_t i) { return fmt::format("output-{}", i + 1); }
 std::string parent_of(const std::string& path) {
   const fs::path parent = fs::path(path).parent_path();
   return parent.empty() ? "." : parent.string();
@@ -64,9 +62,11 @@ PartialRun::PartialRun(Options options)
     : options_(std::move(options)), directory_(directory_of(options_.outputs.at(0))) {
   for (const std::string& output : options_.outputs) require_target(output, options_.outputs[0]);
   for (const std::string& input : options_.inputs) inputs_.push_back(stamp_of(input));
-  const bool is_new = mkdir(directory_.c_str(), 0777) == 0;
-  if (!is_new && errno != EEXIST) throw_errno("make the directory", directory_, errno);
-  lock_ = std::make_unique<Descriptor>(path_of("lock"));
+  if (mkdir(directory_.c_str(), 0777) != 0) {
+    if (errno != EEXIST) throw_errno("make the directory", directory_, errno);
+    require_own(directory_);
+  }
+  lock_ = std::make_unique<Descriptor>(path_of(std::string(kLock)));
   if (!lock_->lock()) throw InvalidProblem(fmt::format("another process is at work in '{}': wait for it", directory_));
   std::vector<Fact> facts = options_.facts;
   for (std::size_t i = 0; i < options_.outputs.size(); ++i)
@@ -87,13 +87,12 @@ PartialRun::PartialRun(Options options)
     state_.facts = std::move(facts);
     state_.block_bytes = options_.block_bytes;
   }
-  log_ = std::make_unique<UndoLog>(path_of("undo.log"));
+  log_ = std::make_unique<UndoLog>(path_of(std::string(kUndoLog)));
   if (!resumed_) log_->clear();
 }
 
 PartialRun::~PartialRun() {
-  std::error_code ignored;
-  if (!begun_ && !resumed_) fs::remove_all(directory_, ignored);
+  if (!begun_ && !resumed_) remove_own(directory_);
 }
 
 void PartialRun::require_facts(const std::vector<Fact>& facts) const {
@@ -136,7 +135,9 @@ std::shared_ptr<const io::OpenFile> PartialRun::output(std::size_t i, index_t by
   given(*file, 0, std::ssize(header));
   return file;
 }
-std::shared_ptr<const io::OpenFile> PartialRun::workspace(index_t bytes) { return named(kWorkspace, bytes); }
+std::shared_ptr<const io::OpenFile> PartialRun::workspace(index_t bytes) {
+  return named(std::string(kWorkspace), bytes);
+}
 
 std::shared_ptr<const io::OpenFile> PartialRun::named(const std::string& name, index_t bytes) {
   const std::string path = path_of(name);
@@ -287,10 +288,9 @@ void PartialRun::finish() {
         throw_errno("rename the finished file to", options_.outputs[i], errno);
   for (const std::string& output : options_.outputs) make_names_durable(parent_of(output));
   // Without progress.json the directory is no run that could be resumed.
-  if (unlink(path_of(kProgress).c_str()) != 0 && errno != ENOENT) throw_errno("remove", path_of(kProgress), errno);
-  std::error_code error;
-  fs::remove_all(directory_, error);
-  if (error) throw_errno("remove", directory_, error.value());
+  if (unlink(path_of(std::string(kProgress)).c_str()) != 0 && errno != ENOENT)
+    throw_errno("remove", path_of(std::string(kProgress)), errno);
+  if (const int error = remove_own(directory_); error != 0) throw_errno("remove", directory_, error);
 }
 
 }  // namespace redblue::file::partial

@@ -32,8 +32,8 @@ struct Options {
 /// The directory of a run that is not finished. One thread uses it.
 class PartialRun {
  public:
-  /// Takes the directory, and its lock. Throws IoError where it cannot, InvalidProblem where the directory holds a run
-  /// and `resume` is false, where there is none and it is true, and where that run differs in a fact, which it names.
+  /// Takes the directory, and its lock. Throws IoError where it cannot, InvalidProblem where something else has that
+  /// name, where the directory holds a run and `resume` is false, and where that run differs in a fact, which it names.
   explicit PartialRun(Options options);
   PartialRun(const PartialRun&) = delete;
   PartialRun& operator=(const PartialRun&) = delete;
@@ -69,7 +69,8 @@ class PartialRun {
   void checkpoint(Position position, std::span<const std::byte> fast = {});
   /// Puts into fast memory what it held at the last checkpoint. Throws IoError where that is not in its file any more.
   void restore_fast(std::span<std::byte> fast) const;
-  /// All is written: the outputs get their names, and the directory goes. Throws IoError.
+  /// All is written: the outputs get their names, and the directory goes, unless it holds what somebody else put there.
+  /// Throws IoError.
   void finish();
 
   index_t checkpoints() const { return checkpoints_; }  ///< so far, of this process

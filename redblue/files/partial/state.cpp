@@ -21,7 +21,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr const char* kSchema = "redblue.partial/1";
 
-std::string path_of(const std::string& directory) { return directory + "/progress.json"; }
+std::string path_of(const std::string& directory) { return fmt::format("{}/{}", directory, kProgress); }
 
 std::string hex(std::uint64_t x) { return fmt::format("{:016x}", x); }
 
@@ -70,7 +70,7 @@ void write_state(const State& s, const std::string& directory) {
   for (const auto& [name, value] : s.facts) j["facts"][name] = value;
   for (const State::File& f : s.files) j["files"].push_back(to_json(f));
   const std::string text = j.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
-  const std::string path = path_of(directory), temporary = path + ".tmp";
+  const std::string path = path_of(directory), temporary = fmt::format("{}/{}", directory, kNextProgress);
   {
     const Descriptor file(temporary);
     file.cut(0);

@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -40,6 +41,9 @@ struct State {
   /// The file that holds fast memory at a checkpoint: never that of the one before.
   static std::string fast_name(index_t checkpoint) { return checkpoint % 2 == 0 ? "fast-memory-0" : "fast-memory-1"; }
 };
+
+/// The names of the files in which the state is, and is made.
+inline constexpr std::string_view kProgress = "progress.json", kNextProgress = "progress.json.tmp";
 
 /// Makes the state durable: all of it, or what was there before. Throws IoError.
 void write_state(const State& state, const std::string& directory);
