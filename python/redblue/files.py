@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import logging
 import mmap
+import operator
 import os
 import tempfile
 from collections.abc import Mapping
@@ -77,22 +78,31 @@ def _of_place(what: str, place: tuple) -> Tensor:
     return _checked(what, Tensor(path, offset, type_, shape, strides))
 
 
-def _of_memmap(x: np.memmap) -> Tensor:
-    what = f"the np.memmap of {x.filename}"
-    mapping: Any = getattr(x, "_mmap", None)
-    if x.filename is None or mapping is None:
-        raise InvalidProblem("an np.memmap that is in no file, as the result of arithmetic is: save it, and give the file")
-    if x.mode == "c":
+def _memmap_of(x: Any) -> Optional[np.memmap]:
+    """The np.memmap that an array is, or is a view of."""
+    while isinstance(x, np.ndarray):
+        if isinstance(x, np.memmap) and getattr(x, "_mmap", None) is not None:
+            return x
+        x = x.base
+    return None
+
+
+def _of_memmap(x: np.ndarray, whole: np.memmap) -> Tensor:
+    what = f"the np.memmap of {whole.filename}"
+    mapping: Any = getattr(whole, "_mmap", None)
+    if whole.filename is None:
+        raise InvalidProblem("an np.memmap of a file without a name: give the path of one that has a name")
+    if whole.mode == "c":
         raise Unsupported(f"{what} has the mode 'c', whose changes are in memory alone: open it with 'r' or 'r+'")
-    if x.mode != "r":
-        x.flush()
+    if whole.mode != "r":
+        whole.flush()
     type_ = NumPy.type_of(x, what)
     if any(stride % x.itemsize for stride in x.strides):
         raise Unsupported(f"{what} has strides of {x.strides} bytes, no multiples of its {x.itemsize}: write the field to a file of its own")
     mapped = np.frombuffer(mapping, np.uint8)
-    begins = x.offset - x.offset % mmap.ALLOCATIONGRANULARITY  # the byte of the file that is mapped first
+    begins = whole.offset - whole.offset % mmap.ALLOCATIONGRANULARITY  # the byte of the file that is mapped first
     offset = begins + x.__array_interface__["data"][0] - mapped.__array_interface__["data"][0]
-    return _checked(what, Tensor(os.fspath(x.filename), offset, type_, x.shape, tuple(s // x.itemsize for s in x.strides)))
+    return _checked(what, Tensor(os.fspath(whole.filename), offset, type_, x.shape, tuple(s // x.itemsize for s in x.strides)))
 
 
 def _of_h5py(x: Any) -> Tensor:
@@ -138,6 +148,14 @@ def _of_zarr(x: Any) -> Tensor:
     return _checked(what, Tensor(str(path), 0, NumPy.type_of(x, what), x.shape, _row_by_row(x.chunks)))
 
 
+def _whole_number(what: str, value: Any, least: Optional[int] = None) -> int:
+    """`value`, which may be a number of numpy."""
+    whole = hasattr(value, "__index__") and not isinstance(value, (bool, np.bool_))
+    if not whole or (least is not None and value < least):
+        raise InvalidProblem(f"{what} = {value!r}: give a whole number{'' if least is None else f' from {least} on'}")
+    return operator.index(value)
+
+
 def tensor(
     source: Any,
     name: Optional[str] = None,
@@ -149,12 +167,13 @@ def tensor(
 ) -> Tensor:
     """Where a tensor lies, without reading it.
 
-    source   an np.memmap or a view of one; the path of a .npy file; that of a safetensors file, with the `name` of the tensor;
+    source   an np.memmap or a view of one, as np.asarray and np.broadcast_to give, too; the path of a .npy file; that of a safetensors file, with the `name` of the tensor;
              a dataset of h5py that is contiguous; an array of zarr (format 3) that is one chunk without a codec; or any other
              file, with `dtype` ("f64", "f32", "f16", "bf16", or "bool" for a bias), `shape`, and the byte `offset` at which it
              begins (0 by default), little-endian, row by row or with `strides` in elements
 
-    Raises InvalidProblem and Unsupported, which name what would work, and FileError.
+    Raises InvalidProblem and Unsupported, which name what would work, FileError, and TypeError where an array has elements of a
+    type that redblue does not compute with, such as int32.
     """
     described = {"dtype": dtype, "shape": shape, "offset": offset, "strides": strides}
     if given := [key for key, value in described.items() if value is not None]:
@@ -164,12 +183,15 @@ def tensor(
             raise InvalidProblem(f"dtype = {dtype!r}: give one of {', '.join(_TYPES)}")
         if strides is not None and len(strides) != len(shape):
             raise InvalidProblem(f"strides = {strides}: give one for each of {len(shape)} dimensions")
-        path = os.fspath(source)
-        return _checked(path, Tensor(path, offset or 0, dtype, tuple(shape), tuple(strides or _row_by_row(tuple(shape)))))
+        path, sizes = os.fspath(source), tuple(_whole_number("a size of shape", size, 0) for size in shape)
+        steps = _row_by_row(sizes) if strides is None else tuple(_whole_number("a stride", stride) for stride in strides)
+        return _checked(path, Tensor(path, _whole_number("offset", 0 if offset is None else offset, 0), dtype, sizes, steps))
     if isinstance(source, Tensor):
         return source
+    if (whole := _memmap_of(source)) is not None:
+        return _of_memmap(source, whole)
     if isinstance(source, np.memmap):
-        return _of_memmap(source)
+        raise InvalidProblem("an np.memmap that is in no file, as the result of arithmetic is: save it, and give the file")
     library = type(source).__module__.partition(".")[0]
     if library == "h5py" and hasattr(source, "id") and hasattr(source, "shape"):
         return _of_h5py(source)
@@ -211,17 +233,31 @@ def _outputs(op: str, out: Union[PathLike, Mapping[str, PathLike]]) -> list[str]
     return [f"--{_OUTPUT[op]}", path]
 
 
+def _text_of(name: str, value: Any) -> str:
+    """The value of an option as a word: a tuple is a list with commas, and a dictionary one of names with =."""
+    if isinstance(value, np.ndarray):
+        if value.ndim > 1 or value.dtype.kind not in "iuf":
+            raise InvalidProblem(f"{name} is an array of {value.dtype} {list(value.shape)}: np.save it, and give the path of the .npy file")
+        value = value.tolist()
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, Mapping):
+        return ",".join(f"{key}={_text_of(name, one)}" for key, one in value.items())
+    if isinstance(value, (list, tuple)):
+        return ",".join(_text_of(name, one) for one in value)
+    return str(value)
+
+
 def _flags(options: Mapping[str, Any]) -> list[str]:
-    """The words for options of the program: True is a flag, and a tuple a list with commas."""
+    """The words for options of the program; flags are true or false there, and None leaves an option out."""
     words = []
     for name, value in options.items():
         if name in _NOT_OPTIONS:
             raise InvalidProblem(f"{name} is no option of redblue.files.run: inputs are tensors, `out` says where outputs go")
-        flag = "--" + name.replace("_", "-")
-        if value is True:
-            words.append(flag)
-        elif value is not None and value is not False:
-            words += [flag, ",".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)]
+        if value is not None:
+            words.append(f"--{name.replace('_', '-')}={_text_of(name, value)}")
     return words
 
 

@@ -72,9 +72,11 @@ def test_views_of_memmaps_are_found_without_a_copy(x):
             lambda m: m.transpose(1, 0, 2),
             lambda m: m[1:].reshape(-1, 8),
             lambda m: np.broadcast_to(m[1], (4, 10, 8), subok=True),
+            lambda m: np.broadcast_to(m[1], (4, 10, 8)),
+            lambda m: np.asarray(m[1:])[:, 2:],
+            lambda m: np.asarray(m).transpose(2, 0, 1),
         ):
             part = view(mapped)
-            assert isinstance(part, np.memmap)
             t = files.tensor(part)
             assert t.shape == part.shape
             assert (found(t) == np.asarray(part)).all()
@@ -124,6 +126,9 @@ def test_files_without_a_header_are_described(x):
         ({"dtype": "f4", "shape": (3,)}, "'f4': give one of f64"),
         ({"dtype": "f32", "shape": (3, 0)}, "none of them 0"),
         ({"dtype": "f32", "shape": (3, 4), "strides": (1,)}, "one for each of 2"),
+        ({"dtype": "f32", "shape": (3, 4), "offset": -4}, "offset = -4: give a whole number from 0 on"),
+        ({"dtype": "f32", "shape": (3, 4), "offset": 4.5}, "offset = 4.5: give a whole number"),
+        ({"dtype": "f32", "shape": (3.0, 4)}, "a size of shape = 3.0: give a whole number"),
     ):
         with pytest.raises(redblue.InvalidProblem, match=says):
             files.tensor(path, **wrong)
@@ -222,6 +227,28 @@ def test_a_run_takes_views_and_options_by_name(qkv, tmp_path):
     o = found(files.tensor(tmp_path / "y.safetensors", "o"))
     wanted = redblue.attention(q, k, v, window=(7, 0), alibi_slopes=slopes.astype(np.float32))
     np.testing.assert_allclose(o, wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_options_may_be_what_numpy_and_python_have_for_them(qkv, tmp_path):
+    (q, k, v), paths = qkv
+
+    def problem(**options):
+        return files.run(*paths, out=tmp_path / "o.npy", memory="16MiB", **options)["problem"]
+
+    assert problem(causal=1)["causal"] and problem(causal=np.True_)["causal"]
+    assert not problem(causal=0)["causal"] and not problem(causal=False)["causal"]
+    assert problem(seqlens=np.array([15, 25]), seqlens_k=[20, 30])["cu_seqlens_q"] == [0, 15, 40]
+    assert problem(scale=np.float32(0.3))["scale"] == float(np.float32(0.3))
+    assert problem(causal=True, causal_offset=-3)["causal_offset"] == -3
+    report = files.run(*paths, out=tmp_path / "o.npy", memory="16MiB", M=2000, multiple={"q": 16, "k": 2}, threads=1)
+    assert report["formula"] == report["moved"]
+    for wrong, says in (
+        ({"threads": True}, "--threads 'true' is not a whole number"),
+        ({"threads": False}, "--threads 'false' is not a whole number"),
+        ({"mask": np.ones((40, 50), bool)}, r"mask is an array of bool \[40, 50\]: np.save it"),
+    ):
+        with pytest.raises(redblue.InvalidProblem, match=says):
+            problem(**wrong)
 
 
 def test_gradients_over_files(qkv, tmp_path):
