@@ -99,7 +99,8 @@ void ResumeOptions::add_to(const Command& command) {
   command
       .option("--checkpoint-seconds", checkpoint_s,
               "with --memory: seconds between checkpoints (default 30), and more where they would take more than a "
-              "twentieth of the time")
+              "twentieth of the time; 0, for tests: one before every operation of the schedule, each of which waits "
+              "for the disk, so that small runs take minutes")
       .type_name("SECONDS");
 }
 
@@ -135,7 +136,7 @@ void OverFiles::require_heeded(const Problem& kind, const ObjectiveOptions& obje
   };
   constexpr std::string_view kAll = "it holds all arrays in memory; leave one of them out";
   refuse(verify, "--verify", kAll);
-  refuse(kind.accumulate, "--accumulate", kAll);
+  refuse(kind.accumulate, "--partial", kAll);
   refuse(kind.op == Operation::merge, "--op merge", kAll);
   refuse(certificate, "--tolerance, or --certificate,", kAll);
   refuse(objective.objective.has_value(), "--objective",

@@ -161,6 +161,12 @@ LoadedInputs::LoadedInputs(const FileOptions& files, const Problem& kind, const 
         std::pair(SlowArray::A3, kind.sources == Sources::self ? SlowArray::A1 : SlowArray::A2)}) {
     const std::string name = tensor_name(copy);
     if (!is_projected(op) || loaded_.contains(copy) || !is_there(name)) continue;
+    if (map != nullptr)
+      throw InvalidProblem(
+          fmt::format("--sources {} with --memory: {} is given beside {}, and to see whether they are "
+                      "equal both would be read as a whole; leave {} out{}",
+                      redblue::name_of(kind.sources), name, tensor_name(source), name,
+                      archive != nullptr ? " (--ignore " + files.name_of(name) + ")" : ""));
     if (const file::Tensor t = read(name); !same_numbers(tensors_[source], layout_->view(copy, t)))
       throw InvalidProblem(fmt::format("--sources {}: {} and {} differ; give --sources distinct, or leave {} out",
                                        redblue::name_of(kind.sources), tensor_name(source), name, name));

@@ -141,10 +141,28 @@ TEST(OverFiles, RefusesByNameWhatItCannotDo) {
   EXPECT_THAT(refusal("--memory 4MiB --verify"_args), HasSubstr("--verify with --memory: it holds all arrays"));
   EXPECT_THAT(refusal("--memory 4MiB --M 300 --threads 2"_args), HasSubstr("--threads with --memory"));
   EXPECT_THAT(refusal("--memory 4MiB --objective words"_args), HasSubstr("--objective with --memory"));
+  w.safetensors("part.safetensors", p, generate(p));
+  expect_refused(w, {"run --partial --memory 4MiB --input part.safetensors --output y.safetensors"_args,
+                     {"--partial with --memory: it holds all arrays"}});
+  std::filesystem::remove(w / "part.safetensors");
   EXPECT_THAT(refusal("--memory 64KiB"_args),
               AllOf(HasSubstr("--memory 64KiB: a run over files"), HasSubstr("--M WORDS")));
   EXPECT_THAT(refusal("--memory 4MiB --M 2"_args), HasSubstr("M = 2 words is too small"));
   EXPECT_THAT(refusal("--memory 4MiB --compute-dtype bf16"_args), HasSubstr("bf16"));
+}
+
+TEST(OverFiles, DoesNotCompareCopiesOfAnInputThatLieInFiles) {
+  const Workplace w;
+  const std::vector<float> numbers(64, 0.5F);
+  std::vector<file::NamedTensor> tensors;
+  for (const char* const name : {"a1", "a2", "a3", "x", "y"})
+    tensors.push_back({name, file::c_order_tensor(DType::f32, {1, 1, 8, 8}, numbers.data())});
+  file::write_safetensors(w / "a.safetensors", tensors);
+  const Args args =
+      "run --op forward-x --sources shared --memory 4MiB --input a.safetensors --output y.safetensors"_args;
+  expect_refused(w, {args, {"--sources shared with --memory: a3 is given beside a2", "leave a3 out (--ignore a3)"}});
+  const Finished f = w.run(args + "--ignore a3 --quiet"_args);
+  EXPECT_EQ(f.exit_code, 0) << f.err;
 }
 
 }  // namespace
