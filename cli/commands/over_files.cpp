@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "commands/partial_options.hpp"
 #include "files/open_archive.hpp"
 #include "options/levels.hpp"
 #include "redblue/hardware/hardware.hpp"
@@ -148,13 +149,10 @@ void OverFiles::require_heeded(const Problem& kind, const ObjectiveOptions& obje
          "it is packed from memory; name a safetensors file, or .npy files, which are written where they lie");
 }
 
-file::partial::PartialRun* OverFiles::begin(const FileOptions& files, const Problem& p, const PatternOptions& pattern) {
+file::partial::PartialRun* OverFiles::begin(const FileOptions& files, const LoadedInputs& loaded, const Problem& p,
+                                            const PatternOptions& pattern) {
   if (!asked()) return nullptr;
-  file::partial::Options options{.outputs = OutputFiles::paths(files, p), .inputs = files.inputs(p)};
-  for (const auto& path : {pattern.mask, pattern.blocks, pattern.csr})
-    if (path) options.inputs.push_back(*path);
-  const Json problem = to_json(p);
-  for (const auto& [name, value] : problem.items()) options.facts.emplace_back(name, value.dump());
+  file::partial::Options options = partial_options(files, loaded, p, pattern);
   options.resume = resume_.resume;
   partial_ = std::make_unique<file::partial::PartialRun>(std::move(options));
   files_.partial = partial_.get();

@@ -42,7 +42,8 @@ class OverFiles {
                       bool certificate) const;
   /// The directory of the run, or null where it was not asked for: a new one, or that of a run that goes on. Throws
   /// InvalidProblem where it holds a run that is another one, or nobody asked to go on with it.
-  file::partial::PartialRun* begin(const FileOptions& files, const Problem& p, const PatternOptions& pattern);
+  file::partial::PartialRun* begin(const FileOptions& files, const LoadedInputs& loaded, const Problem& p,
+                                   const PatternOptions& pattern);
   /// Had an earlier process computed all, and only the names of the outputs were missing? They have them now.
   bool were_computed();
   /// The nest of least time in fast memory which, with all buffers, fits the limit: --M words, or as many as do. Where

@@ -400,7 +400,7 @@ int run_command(const RunFlags& flags) {
   if (flags.tolerance || flags.certificate)
     proof.settle(flags.tolerance, flags.files.npy.at("lse").has_value(), problem, tensors, options.compute,
                  [&](const Problem& p) { return plan_of(p, contiguous_tensors(p, dtype)); });
-  file::partial::PartialRun* const partial = over_files.begin(flags.files, problem, flags.mask.pattern);
+  file::partial::PartialRun* const partial = over_files.begin(flags.files, loaded, problem, flags.mask.pattern);
   if (over_files.were_computed()) {
     note("all was computed before; the outputs have their names now");
     return 0;

@@ -121,14 +121,11 @@ void FileOptions::add_to(const Command& command) {
         .group("Tensors as .npy files, one each");
 }
 
-std::vector<std::string> FileOptions::inputs(const Problem& p) const {
-  std::vector<std::string> paths;
-  if (input) paths.push_back(*input);
-  for (const std::string& name : tensor_names(read_by(p))) {
-    if (npy.at(name)) paths.push_back(*npy.at(name));
-    if (const auto r = raw_of(name)) paths.push_back(r->path);
-  }
-  return paths;
+std::optional<file::TensorPlace> FileOptions::place_of(const std::string& tensor) const {
+  if (const auto& path = npy.at(tensor)) return file::npy_place(*path);
+  if (const auto r = raw_of(tensor)) return file::place_of(*r);
+  if (input) return file::safetensors_place(*input, name_of(tensor));
+  return std::nullopt;
 }
 
 std::vector<SlowArray> FileOptions::written(const Problem& kind) const {

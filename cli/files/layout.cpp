@@ -10,11 +10,6 @@
 
 namespace redblue::cli {
 
-namespace {
-
-constexpr std::string_view kOrder = "bhnd";  // of Tensor
-
-/// All entries, in the order of the dimensions.
 std::vector<double> numbers_of(const Tensor& t) {
   machine::Storage s;
   s.data = static_cast<std::byte*>(t.data);
@@ -30,6 +25,10 @@ std::vector<double> numbers_of(const Tensor& t) {
     machine::gather<double>(s, {SlowArray::A1, i, 0, 0, one}, numbers.data() + i * one.words(), one.cols);
   return numbers;
 }
+
+namespace {
+
+constexpr std::string_view kOrder = "bhnd";  // of Tensor
 
 std::string dimensions(const std::string& letters) { return fmt::format("[{}]", fmt::join(letters, ", ")); }
 

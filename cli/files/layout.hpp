@@ -41,6 +41,9 @@ class FileLayout {
 /// tokens, heads, features].
 void require_clear_layout(const FileLayout& layout, const Tensor& q, const Tensor& k);
 
+/// All entries of a tensor in memory, in the order of its dimensions.
+std::vector<double> numbers_of(const Tensor& t);
+
 /// Do two tensors have the same shape and the same numbers, whatever their types?
 bool same_numbers(const Tensor& a, const Tensor& b);
 

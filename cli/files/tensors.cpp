@@ -83,6 +83,8 @@ file::Tensor in_place(const file::TensorPlace& p, file::io::FileMap& map) {
 
 }  // namespace
 
+bool is_read_at_once(SlowArray a) { return a == SlowArray::slopes || a == SlowArray::sinks; }
+
 LoadedInputs::LoadedInputs(const FileOptions& files, const Problem& kind, const Archive* archive,
                            file::io::FileMap* map) {
   const Operation op = kind.op;
@@ -91,7 +93,8 @@ LoadedInputs::LoadedInputs(const FileOptions& files, const Problem& kind, const 
   const auto is_there = [&](const std::string& name) {
     return files.npy.at(name).has_value() || files.raw_of(name) || files.is_taken_from(archive, name);
   };
-  const auto read = [&](const std::string& name) {
+  const auto read = [&](SlowArray array) {
+    const std::string name = tensor_name(array);
     const std::optional<std::string>& npy = files.npy.at(name);
     const std::optional<file::RawTensor> raw = files.raw_of(name);
     if ((npy || raw) && files.is_taken_from(archive, name))
@@ -99,11 +102,8 @@ LoadedInputs::LoadedInputs(const FileOptions& files, const Problem& kind, const 
                                        npy ? *npy : name + "=" + raw->path, *files.input, files.name_of(name)));
     const bool from_archive = !npy && !raw && archive != nullptr;
     if (from_archive) used_.insert(files.name_of(name));
-    if (map != nullptr && name != tensor_name(SlowArray::slopes) && name != tensor_name(SlowArray::sinks)) {
-      if (npy) return in_place(file::npy_place(*npy), *map);
-      if (raw) return in_place(file::place_of(*raw), *map);
-      if (from_archive) return in_place(file::safetensors_place(*files.input, files.name_of(name)), *map);
-    }
+    if (map != nullptr && !is_read_at_once(array))
+      if (const auto place = files.place_of(name)) return in_place(*place, *map);
     if (npy) return file::read_npy(*npy);
     if (raw) return file::read_raw(*raw);
     if (from_archive) return archive->tensor(files.name_of(name));
@@ -130,10 +130,10 @@ LoadedInputs::LoadedInputs(const FileOptions& files, const Problem& kind, const 
     if (is_of_modifiers(a)) {
       const std::string name = tensor_name(a);
       if (!is_there(name) && files.name_of(name) == name) continue;  // slopes that ALiBi's authors give
-      tensors_[a] = view_of_modifier(a, loaded_.emplace(a, read(tensor_name(a))).first->second);
+      tensors_[a] = view_of_modifier(a, loaded_.emplace(a, read(a)).first->second);
       continue;
     }
-    const file::Tensor& t = loaded_.emplace(a, read(tensor_name(a))).first->second;
+    const file::Tensor& t = loaded_.emplace(a, read(a)).first->second;
     const file::Tensor& first = loaded_.at(arrays.front());
     if (!layout_)
       layout_ =
@@ -167,10 +167,26 @@ LoadedInputs::LoadedInputs(const FileOptions& files, const Problem& kind, const 
                       "equal both would be read as a whole; leave {} out{}",
                       redblue::name_of(kind.sources), name, tensor_name(source), name,
                       archive != nullptr ? " (--ignore " + files.name_of(name) + ")" : ""));
-    if (const file::Tensor t = read(name); !same_numbers(tensors_[source], layout_->view(copy, t)))
+    if (const file::Tensor t = read(copy); !same_numbers(tensors_[source], layout_->view(copy, t)))
       throw InvalidProblem(fmt::format("--sources {}: {} and {} differ; give --sources distinct, or leave {} out",
                                        redblue::name_of(kind.sources), tensor_name(source), name, name));
   }
+}
+
+std::vector<file::partial::Input> LoadedInputs::places(const FileOptions& files) const {
+  std::vector<file::partial::Input> list;
+  for (const auto& [array, tensor] : loaded_) {
+    if (is_read_at_once(array)) continue;
+    const std::string name = tensor_name(array);
+    const file::TensorPlace at = files.place_of(name).value();
+    const bool named = !files.npy.at(name) && !files.raw_of(name);
+    list.push_back(
+        {name, at.path,
+         fmt::format("{}{} [{}] at byte {}, strides [{}]",
+                     named ? fmt::format("its tensor '{}', ", files.name_of(name)) : "", redblue::name_of(at.dtype),
+                     fmt::join(at.shape, ", "), at.offset, fmt::join(at.strides, ", "))});
+  }
+  return list;
 }
 
 bool LoadedInputs::any_f64() const {

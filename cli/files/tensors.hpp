@@ -50,8 +50,8 @@ struct FileOptions {
   /// The tensors that a problem of this kind cannot do without.
   std::vector<std::string> needed(const Problem& kind) const;
   bool wants(const std::string& tensor) const { return output || npy.at(tensor); }
-  /// The files that a run of this problem reads tensors from.
-  std::vector<std::string> inputs(const Problem& p) const;
+  /// Where this input lies; nothing where no option names it. Throws what npy_place, place_of and safetensors_place do.
+  std::optional<file::TensorPlace> place_of(const std::string& tensor) const;
   /// The arrays that files of a problem of this kind take.
   std::vector<SlowArray> written(const Problem& kind) const;
 
@@ -72,12 +72,15 @@ void add_names_and_layout(const Command& command, std::vector<std::string>& name
 /// Throws InvalidProblem unless each is TENSOR=NAME with a tensor of `known`, none of them twice.
 void require_names(const std::vector<std::string>& names, const std::vector<std::string>& known);
 
+/// Has it one number a head? A run over files reads it at its start, too.
+bool is_read_at_once(SlowArray a);
+
 /// Tensors in one layout, kept alive.
 class LoadedInputs {
  public:
   /// Reads the tensors that a problem of this kind needs; O and lse must both be in the file, or neither. `archive` is
   /// files.input, or what stands in its place; null: it is opened here, if there is one. `map`: the data of the
-  /// tensors, but for those of one number a head, are addresses of it, and nothing of them is read.
+  /// tensors, but for those that are read at once, are addresses of it, and nothing of them is read.
   LoadedInputs(const FileOptions& files, const Problem& kind, const Archive* archive, file::io::FileMap* map = nullptr);
 
   const Tensors& tensors() const { return tensors_; }
@@ -85,6 +88,8 @@ class LoadedInputs {
   Problem problem(Problem kind) const;
   const FileLayout& layout() const { return layout_.value(); }
   bool any_f64() const;
+  /// The file of each tensor whose data is in its file, and where in it the tensor lies.
+  std::vector<file::partial::Input> places(const FileOptions& files) const;
   /// The names of the tensors that it took from the archive.
   const std::set<std::string>& used() const { return used_; }
 

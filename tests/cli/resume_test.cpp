@@ -1,5 +1,6 @@
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <thread>
@@ -63,6 +64,103 @@ TEST(CliResume, ARunThatWasKilledGoesOnToTheSameBits) {
   EXPECT_EQ(rest.json()["moved"], whole.json()["moved"]);
   EXPECT_TRUE(file::read_text(w / "y.safetensors") == bits);
   EXPECT_EQ(w.files(), (std::set<std::string>{"x.safetensors", "y.safetensors"}));
+}
+
+/// A run that was killed at a checkpoint goes on with none of `others`, each of which says what differs. It goes on
+/// with its own arguments, to the bits of a run that nothing stopped.
+void expect_only_itself(const Workplace& w, const Args& own, const std::string& output,
+                        const std::vector<Bad>& others) {
+  const Finished whole = w.run(own + "--quiet"_args);
+  ASSERT_EQ(whole.exit_code, 0) << whole.err;
+  const std::string bits = file::read_text(w / output);
+  std::filesystem::remove(w / output);
+  kill_at_checkpoint(w, own + "--quiet --checkpoint-seconds 0"_args, output);
+  for (const Bad& other : others) expect_refused(w, {other.args + Args{"--resume"}, other.says});
+  const Finished rest = w.run(own + "--resume --json"_args);
+  ASSERT_EQ(rest.exit_code, 0) << rest.err;
+  EXPECT_TRUE(rest.json()["files"]["resumed"]);
+  EXPECT_GT(rest.json()["files"]["operations_done_before"], 0);
+  EXPECT_TRUE(file::read_text(w / output) == bits);
+  EXPECT_FALSE(std::filesystem::exists(w / (output + ".redblue-partial")));
+}
+
+const Args kFlash = "run --memory 1MiB --M 2048 --schedule flash"_args;
+const Problem kSquare{.heads = 2, .n_q = 320, .n_k = 320, .d = 16, .d_v = 16};
+
+TEST(CliResume, EachInputIsTheSameFile) {
+  const Workplace w;
+  w.inputs(kSquare, generate(kSquare));
+  w.npy("s.npy", {2}, {0.5, -0.25});
+  w.npy("t.npy", {2}, {0.5, -0.5});
+  const Args own = kFlash + "--q q.npy --k k.npy --v v.npy --softcap 5 --sinks s.npy --o o.npy --lse lse.npy"_args;
+  const auto with = [&](std::ptrdiff_t at, const Args& others) {
+    Args args = own;
+    std::ranges::copy(others, args.begin() + at);
+    return args;
+  };
+  Args without_cap = own, without_lse = own;
+  without_cap.erase(without_cap.begin() + 13, without_cap.begin() + 15);
+  without_lse.resize(own.size() - 2);
+  expect_only_itself(w, own, "o.npy",
+                     {{with(7, "--q k.npy --k q.npy"_args), {"input q was 'q.npy'", "and is 'k.npy'", "input k was"}},
+                      {with(9, "--k v.npy --v k.npy"_args), {"input k was 'k.npy'", "input v was 'v.npy'"}},
+                      {with(15, "--sinks t.npy"_args), {"input sinks was 0.5, -0.25 and is 0.5, -0.5"}},
+                      {without_cap, {"softcap was 5.0 and is not given"}},
+                      {without_lse, {"outputs was o, lse and is o", "output-2 was"}}});
+}
+
+TEST(CliResume, EachInputIsTheSameTensorOfItsFile) {
+  const Workplace w;
+  w.safetensors("x.safetensors", kSquare, generate(kSquare));
+  const Args own = kFlash + kSafetensorsFiles;
+  expect_only_itself(
+      w, own, "y.safetensors",
+      {{own + "--name q=k --name k=q"_args, {"its tensor 'q'", "its tensor 'k'"}},
+       {own + "--name o=out"_args, {"outputs was o, lse and is o as 'out', lse"}},
+       {"run --memory 1MiB --M 1500 --schedule flash"_args + kSafetensorsFiles, {"schedule was flash"}}});
+}
+
+TEST(CliResume, EachInputLiesWhereItLay) {
+  const Workplace w;
+  w.inputs(kSquare, generate(kSquare));
+  const Args rest = kFlash + "--k k.npy --v v.npy --o o.npy --layout hnd"_args;
+  w.npy("k.npy", {2, 320, 16}, generate(kSquare).k);
+  w.npy("v.npy", {2, 320, 16}, generate(kSquare).v);
+  const auto raw = [&](const char* place) { return rest + Args{"--raw", std::string("q=q.npy:f32:") + place}; };
+  expect_only_itself(w, raw("2x320x16/5120x16x1@128"), "o.npy",
+                     {{raw("2x320x16/5120x16x1@64"), {"at byte 128", "at byte 64"}},
+                      {raw("2x320x16/16x32x1@128"), {"strides [5120, 16, 1]", "strides [16, 32, 1]"}}});
+}
+
+TEST(CliResume, InputsHaveTheSameLayout) {
+  const Problem p{.heads = 40, .n_q = 40, .n_k = 40, .d = 8, .d_v = 8};
+  const Workplace w;
+  w.inputs(p, generate(p));
+  const Args files = "run --memory 1MiB --M 500 --q q.npy --k k.npy --v v.npy --o o.npy --layout"_args;
+  expect_only_itself(w, files + "bhnd"_args, "o.npy", {{files + "bnhd"_args, {"layout was bhnd and is bnhd"}}});
+}
+
+TEST(CliResume, APatternShowsTheSamePairs) {
+  const Workplace w;
+  w.inputs(kSquare, generate(kSquare));
+  const Args files = "run --memory 1MiB --M 2048 --order in-place --q q.npy --k k.npy --v v.npy --o o.npy"_args;
+  const Args bird = files + "--big-bird 16,1,1,1"_args;
+  expect_only_itself(w, bird + "--pattern-seed 1"_args, "o.npy",
+                     {{bird + "--pattern-seed 2"_args, {"patterns was", "pairs, in 1 pattern, checksum"}}});
+  std::filesystem::remove(w / "o.npy");
+  const std::vector<std::uint8_t> seen{1, 0, 0, 1};
+  file::write_npy(w / "2.npy", file::c_order_tensor(DType::boolean, {2, 2}, seen.data()));
+  const Args blocks = files + "--blocks 2.npy"_args;
+  expect_only_itself(w, blocks + "--block 160,160"_args, "o.npy",
+                     {{blocks + "--block 160,170"_args, {"patterns was"}}});
+}
+
+TEST(CliResume, SequencesAreTheSame) {
+  const Workplace w;
+  w.inputs(kSquare, generate(kSquare));
+  const Args own = "run --memory 1MiB --M 2048 --causal --q q.npy --k k.npy --v v.npy --o o.npy --seqlens"_args;
+  expect_only_itself(w, own + "100,60,160"_args, "o.npy",
+                     {{own + "60,100,160"_args, {"cu_seqlens_q was [0,100,160,320] and is [0,60,160,320]"}}});
 }
 
 TEST(CliResume, ADirectoryOfSomebodyElseIsRefusedAndStays) {

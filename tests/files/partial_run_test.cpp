@@ -19,11 +19,12 @@ struct Letters {
   TemporaryDirectory dir;
   std::string in = dir / "in", out = dir / "out", partial = directory_of(out);
   std::vector<Fact> facts{{"M", "4096"}, {"schedule", "flash"}};
+  std::string part = "f32 [3] at byte 0";
 
   Letters() { write_text(in, "input"); }
   std::unique_ptr<PartialRun> run(bool resume) const {
     return std::make_unique<PartialRun>(
-        Options{.outputs = {out}, .inputs = {in}, .facts = facts, .resume = resume, .block_bytes = 4});
+        Options{.outputs = {out}, .inputs = {{"q", in, part}}, .facts = facts, .resume = resume, .block_bytes = 4});
   }
   static std::shared_ptr<const io::OpenFile> begin(PartialRun& run) {
     auto file = run.output(0, 16);
@@ -118,7 +119,29 @@ TEST(PartialRun, AnotherRunIsRefusedByNameOfWhatDiffers) {
   EXPECT_FALSE(contains(message, "schedule"));
   letters.facts = {{"M", "4096"}, {"schedule", "flash"}};
   const auto run = letters.run(true);
-  EXPECT_CONTAINS(message_of<InvalidProblem>([&] { run->require({"window", "5"}); }), "it has window 5");
+  EXPECT_CONTAINS(message_of<InvalidProblem>([&] { run->require({{"tiles", "5"}}); }), "tiles was not given and is 5");
+}
+
+TEST(PartialRun, AFactThatIsMissingIsADifference) {
+  Letters letters;
+  letters.facts.emplace_back("softcap", "30");
+  {
+    const auto run = letters.run(false);
+    run->require({{"tiles", "5"}});
+    (void)Letters::begin(*run);
+  }
+  EXPECT_CONTAINS(message_of<InvalidProblem>([&] { letters.run(true)->require({}); }), "tiles was 5 and is not given");
+  letters.facts.pop_back();
+  EXPECT_CONTAINS(message_of<InvalidProblem>([&] { (void)letters.run(true); }), "softcap was 30 and is not given");
+}
+
+TEST(PartialRun, OtherBytesOfTheSameInputAreADifference) {
+  Letters letters;
+  letters.stop();
+  letters.part = "f32 [3] at byte 12";
+  const std::string message = message_of<InvalidProblem>([&] { (void)letters.run(true); });
+  EXPECT_CONTAINS(message, "input q was '" + letters.in + "', f32 [3] at byte 0; 5 bytes");
+  EXPECT_CONTAINS(message, "and is '" + letters.in + "', f32 [3] at byte 12; 5 bytes");
 }
 
 TEST(PartialRun, WhatIsNotItsOwnIsRefusedAndStays) {

@@ -137,7 +137,7 @@ class FilesRun {
   /// What a process does: begins, or goes on, and finishes.
   void go() {
     file::partial::PartialRun partial(
-        {.outputs = outputs, .inputs = {input()}, .facts = facts, .resume = resume, .block_bytes = 512});
+        {.outputs = outputs, .inputs = {{"all", input()}}, .facts = facts, .resume = resume, .block_bytes = 512});
     if (!partial.complete()) compute(partial);
     partial.finish();
   }

@@ -47,11 +47,26 @@ void require_target(const std::string& output, const std::string& first) {
                   output, -1, EXDEV);
 }
 
-/// How a fact differs from what it was; "" where it does not.
-std::string difference_of(const Fact& fact, const std::vector<Fact>& were) {
-  const auto was = std::ranges::find(were, fact.first, &Fact::first);
-  if (was == were.end()) return fmt::format("it has {} {}", fact.first, fact.second);
-  return was->second == fact.second ? "" : fmt::format("{} was {} and is {}", fact.first, was->second, fact.second);
+/// A value for a message: long lists are cut.
+std::string shown(const std::string& value) {
+  constexpr std::size_t kMost = 400, kFirst = 80;
+  if (value.size() <= kMost) return value;
+  return fmt::format("{}... ({} characters, checksum {:016x})", value.substr(0, kFirst), value.size(),
+                     checksum(std::as_bytes(std::span(value))));
+}
+
+/// How facts differ from what they were.
+std::vector<std::string> differences(const std::vector<Fact>& facts, const std::vector<Fact>& were) {
+  std::vector<std::string> list;
+  for (const auto& [name, value] : facts)
+    if (const auto was = std::ranges::find(were, name, &Fact::first); was == were.end())
+      list.push_back(fmt::format("{} was not given and is {}", name, shown(value)));
+    else if (was->second != value)
+      list.push_back(fmt::format("{} was {} and is {}", name, shown(was->second), shown(value)));
+  for (const auto& [name, value] : were)
+    if (std::ranges::find(facts, name, &Fact::first) == facts.end())
+      list.push_back(fmt::format("{} was {} and is not given", name, shown(value)));
+  return list;
 }
 
 }  // namespace
@@ -61,7 +76,8 @@ std::string directory_of(const std::string& output) { return output + ".redblue-
 PartialRun::PartialRun(Options options)
     : options_(std::move(options)), directory_(directory_of(options_.outputs.at(0))) {
   for (const std::string& output : options_.outputs) require_target(output, options_.outputs[0]);
-  for (const std::string& input : options_.inputs) inputs_.push_back(stamp_of(input));
+  for (const Input& input : options_.inputs)
+    if (!stamps_.contains(input.path)) stamps_.emplace(input.path, stamp_of(input.path));
   if (mkdir(directory_.c_str(), 0777) != 0) {
     if (errno != EEXIST) throw_errno("make the directory", directory_, errno);
     require_own(directory_);
@@ -71,7 +87,9 @@ PartialRun::PartialRun(Options options)
   std::vector<Fact> facts = options_.facts;
   for (std::size_t i = 0; i < options_.outputs.size(); ++i)
     facts.emplace_back(name_of_output(i), fs::absolute(options_.outputs[i]).string());
-  facts.insert(facts.end(), inputs_.begin(), inputs_.end());
+  for (const Input& input : options_.inputs)
+    facts.emplace_back("input " + input.name, fmt::format("'{}', {}{}{}", input.path, input.part,
+                                                          input.part.empty() ? "" : "; ", stamps_.at(input.path)));
 
   std::optional<State> left = read_state(directory_);
   if (left && !options_.resume)
@@ -82,7 +100,7 @@ PartialRun::PartialRun(Options options)
   resumed_ = left.has_value();
   if (left) {
     state_ = std::move(*left);
-    require_facts(facts);
+    require_same(facts, state_.facts);
   } else {
     state_.facts = std::move(facts);
     state_.block_bytes = options_.block_bytes;
@@ -95,38 +113,29 @@ PartialRun::~PartialRun() {
   if (!begun_ && !resumed_) remove_own(directory_);
 }
 
-void PartialRun::require_facts(const std::vector<Fact>& facts) const {
-  std::vector<std::string> others;
-  for (const Fact& fact : facts)
-    if (const std::string difference = difference_of(fact, state_.facts); !difference.empty())
-      others.push_back(difference);
-  if (!others.empty()) refuse(others);
+void PartialRun::require_same(const std::vector<Fact>& facts, const std::vector<Fact>& were) const {
+  if (const std::vector<std::string> others = differences(facts, were); !others.empty())
+    throw InvalidProblem(
+        fmt::format("the run in '{}' cannot be resumed, for this is another one: {}. Ask for the same "
+                    "run, or remove the directory",
+                    directory_, fmt::join(others, "; ")));
 }
 
-void PartialRun::require(const Fact& fact) {
-  if (!resumed_)
-    state_.facts.push_back(fact);
-  else if (const std::string difference = difference_of(fact, state_.facts); !difference.empty())
-    refuse({difference});
-}
-
-void PartialRun::refuse(const std::vector<std::string>& differences) const {
-  throw InvalidProblem(
-      fmt::format("the run in '{}' cannot be resumed, for this is another one: {}. Ask for the same "
-                  "run, or remove the directory",
-                  directory_, fmt::join(differences, "; ")));
+void PartialRun::require(const std::vector<Fact>& facts) {
+  if (resumed_)
+    require_same(facts, state_.facts_of_plan);
+  else
+    state_.facts_of_plan = facts;
 }
 
 void PartialRun::require_same_inputs() const {
-  for (const Fact& input : inputs_) {
-    const std::string& path = options_.inputs[static_cast<std::size_t>(&input - inputs_.data())];
-    if (const Fact now = stamp_of(path); now != input)
+  for (const auto& [path, was] : stamps_)
+    if (const std::string now = stamp_of(path); now != was)
       throw IoError(
-          fmt::format("{} has changed while the run read it: it was {} and is {} now. What was computed is of "
+          fmt::format("input '{}' has changed while the run read it: it was {} and is {} now. What was computed is of "
                       "no use: remove '{}' and run again",
-                      input.first, input.second, now.second, directory_),
+                      path, was, now, directory_),
           path);
-  }
 }
 
 std::shared_ptr<const io::OpenFile> PartialRun::output(std::size_t i, index_t bytes, std::string_view header) {

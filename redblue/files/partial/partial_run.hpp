@@ -1,5 +1,6 @@
 #pragma once
 #include <list>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -20,11 +21,18 @@
 /// were at the last checkpoint, checks this by their checksums, and goes on from there.
 namespace redblue::file::partial {
 
+/// What a run reads: the file, which must not change before the run has ended, and what it takes of it.
+struct Input {
+  std::string name;  ///< "q", "--mask"
+  std::string path;
+  std::string part{};  ///< "f32 [64, 32] at byte 128"; empty: all of it
+};
+
 struct Options {
   std::vector<std::string> outputs{};  ///< where they will stand; the directory lies beside the first
-  std::vector<std::string> inputs{};   ///< files that must not change before the run has ended
-  std::vector<Fact> facts{};           ///< what else must be the same for the run to be resumed
-  bool resume = false;  ///< goes on with a run that was stopped, if there is one; a leftover is refused otherwise
+  std::vector<Input> inputs{};
+  std::vector<Fact> facts{};  ///< what else must be the same for the run to be resumed
+  bool resume = false;        ///< goes on with a run that was stopped, if there is one; a leftover is refused otherwise
   index_t block_bytes = 1 << 20;  ///< of blocks that are kept and checked; more where a file has over 65536
   io::PageCache cache = io::PageCache::bypassed_if_possible;
 };
@@ -47,8 +55,8 @@ class PartialRun {
   /// Where a resumed run goes on.
   Position position() const { return state_.position; }
 
-  /// One more fact, before begin(). Throws InvalidProblem where the resumed run had another value.
-  void require(const Fact& fact);
+  /// The facts of the plan, once, before begin(). Throws InvalidProblem where the resumed run had others.
+  void require(const std::vector<Fact>& facts);
 
   /// A file of the directory, of this size, by its place among the outputs. In a new run it begins with this header,
   /// and all else is zero.
@@ -86,8 +94,7 @@ class PartialRun {
 
   std::shared_ptr<const io::OpenFile> named(const std::string& name, index_t bytes);
   std::string path_of(const std::string& name) const { return directory_ + "/" + name; }
-  void require_facts(const std::vector<Fact>& facts) const;
-  [[noreturn]] void refuse(const std::vector<std::string>& differences) const;
+  void require_same(const std::vector<Fact>& facts, const std::vector<Fact>& were) const;
   void require_same_inputs() const;
   void restore();
   void save(Position position, std::span<const std::byte> fast, bool complete);
@@ -95,7 +102,7 @@ class PartialRun {
 
   const Options options_;
   const std::string directory_;
-  std::vector<Fact> inputs_;
+  std::map<std::string, std::string> stamps_;  ///< of input files, by their paths
   std::unique_ptr<Descriptor> lock_;
   std::unique_ptr<UndoLog> log_;
   bool resumed_ = false, begun_ = false;

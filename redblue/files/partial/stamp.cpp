@@ -14,7 +14,7 @@
 
 namespace redblue::file::partial {
 
-Fact stamp_of(const std::string& path) {
+std::string stamp_of(const std::string& path) {
   constexpr std::size_t kFirstBytes = 1 << 16;
   struct Closed {
     int fd;
@@ -26,9 +26,8 @@ Fact stamp_of(const std::string& path) {
   if (fstat(file.fd, &status) != 0) throw_errno("inspect", path, errno);
   std::vector<std::byte> first(kFirstBytes);
   first.resize(static_cast<std::size_t>(read_at(file.fd, path, 0, first)));
-  return {fmt::format("input '{}'", path),
-          fmt::format("{} bytes, changed at {}.{:09} s, first bytes {:016x}", status.st_size, status.st_mtim.tv_sec,
-                      status.st_mtim.tv_nsec, checksum(first))};
+  return fmt::format("{} bytes, changed at {}.{:09} s, first bytes {:016x}", status.st_size, status.st_mtim.tv_sec,
+                     status.st_mtim.tv_nsec, checksum(first));
 }
 
 }  // namespace redblue::file::partial

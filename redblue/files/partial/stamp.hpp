@@ -1,12 +1,10 @@
 #pragma once
 #include <string>
 
-#include "redblue/files/partial/state.hpp"
-
 namespace redblue::file::partial {
 
 /// What shows that a file is the one that it was: its size, the time of its last change, and a checksum of its first
-/// bytes, where formats have their headers. As a fact: {"input 'q.npy'", "..."}. Throws IoError.
-Fact stamp_of(const std::string& path);
+/// bytes, where formats have their headers. Throws IoError.
+std::string stamp_of(const std::string& path);
 
 }  // namespace redblue::file::partial

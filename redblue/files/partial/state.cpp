@@ -19,9 +19,20 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr const char* kSchema = "redblue.partial/1";
+constexpr const char* kSchema = "redblue.partial/2";
 
 std::string path_of(const std::string& directory) { return fmt::format("{}/{}", directory, kProgress); }
+
+Json to_json(const std::vector<Fact>& facts) {
+  Json j = Json::object();
+  for (const auto& [name, value] : facts) j[name] = value;
+  return j;
+}
+std::vector<Fact> facts_of(const Json& j) {
+  std::vector<Fact> facts;
+  for (const auto& [name, value] : j.items()) facts.emplace_back(name, value);
+  return facts;
+}
 
 std::string hex(std::uint64_t x) { return fmt::format("{:016x}", x); }
 
@@ -59,7 +70,8 @@ const State::File* State::file(const std::string& name) const {
 void write_state(const State& s, const std::string& directory) {
   Json j{{"schema", kSchema},
          {"checksum", checksum_mark()},
-         {"facts", Json::object()},
+         {"facts", to_json(s.facts)},
+         {"facts_of_plan", to_json(s.facts_of_plan)},
          {"block_bytes", s.block_bytes},
          {"checkpoint", s.checkpoint},
          {"part", s.position.part},
@@ -67,7 +79,6 @@ void write_state(const State& s, const std::string& directory) {
          {"fast_memory", {{"bytes", s.fast_bytes}, {"checksum", hex(s.fast_checksum)}}},
          {"complete", s.complete},
          {"files", Json::array()}};
-  for (const auto& [name, value] : s.facts) j["facts"][name] = value;
   for (const State::File& f : s.files) j["files"].push_back(to_json(f));
   const std::string text = j.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
   const std::string path = path_of(directory), temporary = fmt::format("{}/{}", directory, kNextProgress);
@@ -96,7 +107,8 @@ std::optional<State> read_state(const std::string& directory) {
     if (j.at("checksum") != checksum_mark())
       throw refuse("was written by a build of redblue whose checksums are others");
     State s;
-    for (const auto& [name, value] : j.at("facts").items()) s.facts.emplace_back(name, value);
+    s.facts = facts_of(j.at("facts"));
+    s.facts_of_plan = facts_of(j.at("facts_of_plan"));
     s.block_bytes = j.at("block_bytes");
     s.checkpoint = j.at("checkpoint");
     s.position = {j.at("part"), j.at("operations")};

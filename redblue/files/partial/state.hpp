@@ -28,7 +28,8 @@ struct State {
     std::vector<std::pair<index_t, std::uint64_t>> blocks{};
   };
 
-  std::vector<Fact> facts{};
+  std::vector<Fact> facts{};          ///< that are known before the run is planned
+  std::vector<Fact> facts_of_plan{};  ///< that are known afterwards
   index_t block_bytes = 0;
   index_t checkpoint = 0;  ///< its number: each is one more than that before it
   Position position{};

@@ -192,6 +192,7 @@ Measured FilesBackend::run_in(const plan::Plan& plan, const Tensors& tensors, co
                       in_all, plan.options.cap->most);
   const std::unique_ptr<std::byte[]> memory = allocate(need);
 
+  if (options_.partial != nullptr) options_.partial->require(facts_of(plan, options.compute, options_.inner));
   FileMap map = map_;
   FilesReport report;
   std::byte* workspace = nullptr;
@@ -206,8 +207,6 @@ Measured FilesBackend::run_in(const plan::Plan& plan, const Tensors& tensors, co
 
   if (options_.partial != nullptr) {
     require_in_files(plan, tensors, options, map);
-    for (const file::partial::Fact& fact : facts_of(plan, options.compute, options_.inner))
-      options_.partial->require(fact);
     options_.partial->begin();
   }
 

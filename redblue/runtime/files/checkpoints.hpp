@@ -18,14 +18,25 @@
 
 namespace redblue {
 
+/// The schedule with all its tiles, those of cores that have some of their own, too.
+inline std::string tiles_text(const plan::Row& row) {
+  std::string text = plan::text_of(row);
+  for (const schedule::TileSize& size : row.tiling)
+    for (const auto& [core, value] : size.own)
+      text += fmt::format("; {}={} for {} x {} ({}, {}, {})", size.name, value, core.n_q, core.n_k, core.lo, core.hi,
+                          core.prefix);
+  return text;
+}
+
 /// What must be the same for a run of this plan to be resumed to the same bits.
 inline std::vector<file::partial::Fact> facts_of(const plan::Plan& plan, DType compute,
                                                  const std::vector<levels::Inner>& inner) {
   std::vector<file::partial::Fact> facts{{"redblue", std::string(kVersion)},
                                          {"compute type", std::string(redblue::name_of(compute))},
                                          {"instruction set", std::string(redblue::name_of(best_isa()))}};
-  if (plan.forward) facts.emplace_back("schedule of the forward pass", plan::text_of(plan.forward->row()));
-  if (!plan.rows.empty()) facts.emplace_back("schedule", plan::text_of(plan.row()));
+  if (plan.forward) facts.emplace_back("schedule of the forward pass", tiles_text(plan.forward->row()));
+  if (!plan.rows.empty()) facts.emplace_back("schedule", tiles_text(plan.row()));
+  facts.emplace_back("order of queries and keys", std::string(redblue::name_of(plan.problem.order)));
   std::string text;
   for (const levels::Inner& level : inner)
     text += fmt::format("{} words, {} by {} in {} parts; ", level.M.str(), level.grain.kept, level.grain.passing,
