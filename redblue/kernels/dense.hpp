@@ -60,6 +60,7 @@ struct Add {
 struct Subtract {
   static constexpr std::string_view name = "subtract";
   static constexpr std::array access{Access::update, Access::read};
+  static constexpr Axes axes{"ij ij"};
   static constexpr bool fits(Shape A, Shape B) { return A == B; }
   static constexpr index_t macs(Shape, Shape) { return 0; }
   template <class T>

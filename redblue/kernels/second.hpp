@@ -10,6 +10,7 @@ namespace redblue::kernel {
 struct SubtractScaledRows {
   static constexpr std::string_view name = "subtract_scaled_rows";
   static constexpr std::array access{Access::update, Access::read, Access::read};
+  static constexpr Axes axes{"ij i. ij"};
   static constexpr bool fits(Shape A, Shape r, Shape B) { return A == B && r.rows == A.rows && r.cols == 1; }
   static constexpr index_t macs(Shape, Shape, Shape) { return 0; }
   template <class T>
@@ -25,6 +26,7 @@ struct RowDotsAndRest {
   static constexpr std::string_view name = "row_dots_and_rest";
   static constexpr std::array access{Access::write, Access::write, Access::update,
                                      Access::read,  Access::read,  Access::read};
+  static constexpr Axes axes{"i. i. i. i. i. i."};
   static constexpr bool fits(Shape D, Shape x, Shape A, Shape r, Shape dO, Shape O) {
     return RowDots::fits(D, dO, O) && x == D && SubtractScaledRows::fits(A, r, O);
   }
@@ -41,6 +43,7 @@ struct RowDotsAndRest {
 struct ThroughSoftcap {
   static constexpr std::string_view name = "through_softcap";
   static constexpr std::array access{Access::update, Access::read};
+  static constexpr Axes axes{"ij ij"};
   static constexpr bool fits(Shape H, Shape C) { return H == C; }
   static constexpr index_t macs(Shape, Shape) { return 0; }
   static constexpr std::array<std::string_view, 1> parameter_names{"softcap"};
@@ -66,6 +69,7 @@ struct SecondGradient {
   static constexpr std::string_view name = "second_gradient";
   static constexpr std::array access{Access::update, Access::update, Access::update, Access::read,
                                      Access::read,   Access::read,   Access::read,   Access::read};
+  static constexpr Axes axes{"ij ij ij ij i. i. i. ij"};
   static constexpr bool fits(Shape H, Shape X, Shape Y, Shape P, Shape D, Shape w, Shape x, Shape C) {
     return H == P && X == P && Y == P && D.rows == H.rows && D.cols == 1 && D == w && w == x &&
            (C == H || C.words() == 0);
@@ -110,6 +114,7 @@ struct MovingWeights {
   static constexpr std::array access{Access::write, Access::write, Access::write, Access::update,
                                      Access::read,  Access::read,  Access::read,  Access::read,
                                      Access::read,  Access::read,  Access::read};
+  static constexpr Axes axes{"ij ij ij i. i. i. j. j. i. ij ..", 'j'};
   static constexpr Costs costs{.keys_in_lanes = true};
 
   Scores scores;
@@ -149,6 +154,7 @@ struct SecondGradients {
   static constexpr std::array access{Access::update, Access::write, Access::write, Access::read,
                                      Access::read,   Access::read,  Access::read,  Access::read,
                                      Access::read,   Access::read,  Access::read};
+  static constexpr Axes axes{"ij ij ij ij ij i. j. j. i. i. i.", 'j'};
 
   SecondGradient gradient;
   Drop drop{};

@@ -27,6 +27,18 @@ TEST(PlanLevels, SayWhatMovesAtEveryBorder) {
   EXPECT_THAT(text.out, HasSubstr("8KiB carries out, on tiles in 64KiB"));
 }
 
+TEST(PlanLevels, HaveSecondDerivatives) {
+  for (const std::string op : {"tangent", "second"}) {
+    const Args of_op{"--op", op};
+    const Json nest = Workplace().run("plan --json"_args + of_op + kOfLevels + "disk,64KiB,8KiB"_args).json();
+    ASSERT_EQ(nest["borders"].size(), 2U);
+    for (const Json& b : nest["borders"]) EXPECT_GE(b["io"], b["bound"]["words"]);
+    const Finished text = Workplace().run("explain"_args + of_op + kOfLevels + "disk,64KiB,8KiB"_args);
+    EXPECT_EQ(text.exit_code, 0) << text.err;
+    EXPECT_THAT(text.out, HasSubstr("moving_weights"));
+  }
+}
+
 TEST(PlanLevels, RefuseWhatMakesNoSense) {
   const auto refusal = [](const Args& levels) {
     const Finished f = Workplace().run("plan"_args + kOfLevels + levels);

@@ -1,6 +1,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <map>
 
 #include "cli/cli.hpp"
 
@@ -67,6 +68,34 @@ TEST(OverFiles, GradientsTakeTheirForwardPassAlong) {
   const Finished f = w.run(args + "--memory 4MiB"_args);
   ASSERT_EQ(f.exit_code, 0) << f.err;
   for (std::size_t i = 0; i < names.size(); ++i) EXPECT_TRUE(file::read_text(w / names[i]) == here[i]) << names[i];
+}
+
+TEST(OverFiles, SecondDerivativesTakeTheirForwardPassAlong) {
+  const Problem p = grouped_problem();
+  const Workplace w;
+  const Data x = generate(p);
+  w.inputs(p, x);
+  w.npy("do.npy", {p.batch, p.heads, p.n_q, p.d_v}, std::vector<double>(x.q.begin(), x.q.begin() + 760));
+  for (const char* const name : {"q", "k", "v"})  // any directions of these shapes
+    for (const char* const direction : {"t", "g"})
+      std::filesystem::copy_file(w / (std::string(name) + ".npy"), w / (direction + std::string(name) + ".npy"));
+  const std::map<std::string, std::pair<Args, std::vector<std::string>>> operations{
+      {"tangent", {"--tq tq.npy --tk tk.npy --tv tv.npy"_args, {"to", "tlse"}}},
+      {"second", {"--do do.npy --gq gq.npy --gk gk.npy --gv gv.npy"_args, {"lq", "lk", "lv", "ldo"}}}};
+  for (const auto& [op, files] : operations) {
+    Args args =
+        "run --with-forward --M 400 --quiet --multiple q=1,k=1 --q q.npy --k k.npy --v v.npy --o o.npy --lse lse.npy"_args +
+        Args{"--op", op} + files.first;
+    for (const std::string& name : files.second) args = args + Args{"--" + name, name + ".npy"};
+    const Finished in_memory = w.run(args + "--threads 1"_args);
+    ASSERT_EQ(in_memory.exit_code, 0) << in_memory.err;
+    std::vector<std::string> here;
+    for (const std::string& name : files.second) here.push_back(file::read_text(w / (name + ".npy")));
+    const Finished f = w.run(args + "--memory 4MiB"_args);
+    ASSERT_EQ(f.exit_code, 0) << f.err;
+    for (std::size_t i = 0; i < here.size(); ++i)
+      EXPECT_TRUE(file::read_text(w / (files.second[i] + ".npy")) == here[i]) << op << ' ' << files.second[i];
+  }
 }
 
 TEST(OverFiles, StaysBelowItsLimit) {

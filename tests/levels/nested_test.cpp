@@ -110,6 +110,24 @@ class NestedLevels : public testing::TestWithParam<Registered> {};
 INSTANTIATE_TEST_SUITE_P(All, NestedLevels, testing::ValuesIn(all_schedules()),
                          [](const auto& info) { return test_name_of(info.param); });
 
+/// Kernels that go over lists of pairs do not say how they divide, nor do those of most approximations.
+TEST_P(NestedLevels, CarryOutEveryScheduleWithoutListsOfPairs) {
+  const plan::Schedule& s = *GetParam();
+  const bool lists = s.name.find("sparse") != s.name.npos || s.name.find("strips") != s.name.npos;
+  if (lists || s.traits.method != MethodKind::exact) return;
+  std::mt19937 random(7);
+  const claims::Draw draw = [&](index_t least, index_t most) {
+    return std::uniform_int_distribution<index_t>(least, most)(random);
+  };
+  for (int i = 0; i < 20; ++i) {
+    const Sizes x = claims::any_case(draw).sizes;
+    if (!claims::can_solve(s, x)) continue;
+    if (const auto t = claims::any_tiling(s, x, draw)) {
+      EXPECT_TRUE(divides(s, x, *t));
+    }
+  }
+}
+
 TEST_P(NestedLevels, GiveTheSameNumbersAndMoveWhatIsCounted) {
   const claims::Claim claim{"NestedLevels", [](const plan::Schedule& s, const Sizes& x, const plan::Tiling& t) {
                               if (x.fast != Residence{} || !divides(s, x, t)) return;
