@@ -77,8 +77,12 @@ def marked(r: Request, call: Call, do: Any, lse: Any) -> Any:
     return r.family.where(~(rows.swapaxes(-1, -2) if call.tokens_first else rows)[..., None], do, math.nan)
 
 
+def has_float_bias(r: Request) -> bool:
+    return r.bias is not None and r.family.type_of(r.bias, "bias") != "bool"
+
+
 def _has_bias(r: Request, call: Call) -> bool:
-    return call.plan is not None and r.bias is not None and r.family.type_of(r.bias, "bias") != "bool"
+    return call.plan is not None and has_float_bias(r)
 
 
 def rescaled(r: Request, call: Call, do: Any, lse: Any) -> Any:

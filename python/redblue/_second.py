@@ -6,10 +6,10 @@ import sys
 from typing import TYPE_CHECKING, Any, NamedTuple, Optional
 
 from ._arrays import require_shape
-from ._attention import refuse_gradients, request, require_exact
+from ._attention import forward, refuse_gradients, request, require_exact
 from ._calls import call_for
 from ._errors import InvalidProblem
-from ._lse import require_keys, require_small
+from ._lse import has_float_bias, require_keys, require_small, rescaled_with_lse
 from ._options import Options
 from ._request import Request
 from ._settings import tokens_first
@@ -52,10 +52,15 @@ def attention_tangent(
     """
     refuse_gradients(f"attention_tangent {_NO_GRADIENTS}", tq, tk, tv, q, k, v, o, lse)
     r = _request("attention_tangent", q, k, v, o, lse, options)
+    if lse is None and has_float_bias(r):  # what follows must see it
+        o, lse = forward(q, k, v, None, True, {**options, "compute": None})
     family, given = r.family, _directions(r, tq=tq, tk=tk, tv=tv)
     call = call_for("tangent", family, r.q, r.k, r.v, r.settings, (o is not None, False))
     found = Tangents(family.empty(r.q, call.o_shape, call.type), family.empty(r.q, call.lse_shape, call.lse_type))
     _run(r, call, found, o, lse, to=found.o, tlse=found.lse, **given)
+    if lse is not None and call.plan is not None and has_float_bias(r):  # tangents have the weights as a factor, as gradients do
+        of_lse = family.given(lse, "lse").reshape(call.lse_shape)
+        found.o[...], found.lse[...] = rescaled_with_lse(r, call, found.o, found.lse, of_lse)
     return Tangents(*map(family.finished, found))
 
 
@@ -76,6 +81,8 @@ def attention_second(
     """
     refuse_gradients(f"attention_second {_NO_GRADIENTS}", gq, gk, gv, do, q, k, v, o, lse, dlse)
     r = _request("attention_second", q, k, v, o, lse, options)
+    if lse is None and has_float_bias(r):  # what follows must see it
+        o, lse = forward(q, k, v, None, True, {**options, "compute": None})
     family, given = r.family, _directions(r, gq=gq, gk=gk, gv=gv)
     if dlse is not None:
         require_keys(r.k.shape[-3 if tokens_first(r.settings.layout) else -2], r.sinks)

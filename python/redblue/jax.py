@@ -247,7 +247,10 @@ def _tangents(given: dict, fixed: tuple) -> list:
     if call.plan is None:
         return [jnp.zeros(*x) for x in results]
     arrays = r.arrays(given["o"], given["lse"], **_directions(given, "t"))
-    return _run(_name(call, "tangent", r, ()), results, arrays, given.get("seed"))
+    to, tlse = _run(_name(call, "tangent", r, ()), results, arrays, given.get("seed"))
+    if r.bias is not None and jnp.issubdtype(r.bias.dtype, jnp.floating):  # tangents have the weights as a factor, as gradients do
+        to, tlse = _rescaled(r, call, to, tlse, given["lse"])
+    return [x.astype(type) for x, (_, type) in zip((to, tlse), results)]
 
 
 def _second(given: dict, fixed: tuple) -> list:

@@ -130,6 +130,8 @@ def test_queries_with_nothing_but_lowest_numbers_are_nan_and_not_wrong():
     """Their lse has lost the number of their keys: attention_second refuses them, and JAX knows no numbers when it traces."""
     q, k, v = (x.astype(jnp.float32) for x in arrays())
     bias = jnp.zeros((5, 6), jnp.float32).at[2].set(jnp.finfo(jnp.float32).min)
+    moved = jax.jvp(lambda v: rj.attention(q, k, v, bias=bias), (v,), (v,))[1]
+    np.testing.assert_allclose(moved[:, :, 2], jnp.repeat(v.mean(2), 2, 1), atol=1e-5)
     penalty = lambda rows: jax.grad(lambda q: (jax.grad(lambda q: (rj.attention(q, k, v, bias=bias)[:, :, rows] ** 2).sum())(q) ** 2).sum())(q)
     assert not jnp.isfinite(penalty(slice(0, 5))).all()
     assert jnp.isfinite(penalty(slice(0, 2))).all()  # where they have no gradient they do not count

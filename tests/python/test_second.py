@@ -85,6 +85,23 @@ def test_arrays_at_rest_need_not_be_given():
     assert redblue.attention_second(None, None, gv, do, q, k, v).do.shape == do.shape
 
 
+def test_queries_with_nothing_but_lowest_numbers_move_by_the_mean():
+    q, k, v, do = (x.astype("float32") for x in arrays("plain"))
+    t = [x.astype("float32") for x in arrays("plain", 1)[:3]]
+    bias = np.zeros((7, 9), "float32")
+    bias[2] = np.finfo("float32").min
+    o, lse = redblue.attention(q, k, v, bias=bias, return_lse=True)
+    for given in ((o, lse), (None, None)):
+        found = redblue.attention_tangent(t[0] * 0, t[1] * 0, t[2], q, k, v, *given, bias=bias)
+        mean = t[2].mean(2).repeat(2, 1)
+        np.testing.assert_allclose(found.o[:, :, 2], mean, atol=1e-5)
+        keys = (np.einsum("bhid,bhjd->bhij", t[0], k.repeat(2, 1)) + np.einsum("bhid,bhjd->bhij", q, t[1].repeat(2, 1))) / math.sqrt(5)
+        moved = redblue.attention_tangent(*t, q, k, v, *given, bias=bias).lse
+        np.testing.assert_allclose(moved[:, :, 2], keys[:, :, 2].mean(-1), atol=1e-5)
+        with pytest.raises(redblue.Unsupported, match="nothing but huge numbers"):
+            redblue.attention_second(*t, do, q, k, v, *given, bias=bias)
+
+
 def test_what_is_not_computed_is_refused():
     q, k, v, do = arrays("plain")
     with pytest.raises(redblue.InvalidProblem, match="attention_tangent with approximate"):
