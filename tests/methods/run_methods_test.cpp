@@ -24,21 +24,22 @@ void check(Problem p, std::string_view method, int threads) {
 
 TEST(MethodRuns, AreWhatTheirPlansSay) {
   for (const std::string_view method : {"linear", "performer:24,seed=3"})
-    for (const Problem& p : {problem(13, 13, 8, 8), problem(7, 29, 4, 9), problem(1, 1, 1, 1),
-                             with_heads(problem(11, 14, 6, 5), 2, 6, 2), causal(problem(19, 17, 4, 3)),
-                             causal(with_heads(problem(10, 12, 4, 6), 2, 4, 2), 1), problem(100, 300, 16, 16)})
+    for (const Problem& p :
+         cases<Problem>({problem(13, 13, 8, 8), problem(7, 29, 4, 9), problem(100, 300, 16, 16),
+                         with_heads(problem(11, 14, 6, 5), 2, 6, 2), problem(1, 1, 1, 1), causal(problem(19, 17, 4, 3)),
+                         causal(with_heads(problem(10, 12, 4, 6), 2, 4, 2), 1)}))
       check(p, method, 2);
   for (const std::string_view method :
        {"linformer:5", "linformer:9,signs,seed=2", "nystroem:5", "nystroem:4,iterations=3"})
-    for (const Problem& p : {problem(13, 13, 8, 8), problem(9, 29, 4, 9), problem(100, 300, 16, 16),
-                             with_heads(problem(11, 14, 2, 3), 2, 3, 3)})
+    for (const Problem& p : cases<Problem>({problem(13, 13, 8, 8), problem(9, 29, 4, 9), problem(100, 300, 16, 16),
+                                            with_heads(problem(11, 14, 2, 3), 2, 3, 3)}))
       check(p, method, 1);
   check(with_heads(problem(11, 14, 6, 5), 2, 6, 2), "linformer:7", 2);
   for (const std::string_view method :
        {"coreset:block=8,rank=3", "coreset:block=5,rank=5,tau=balanced,seed=2", "coreset:block=4,rank=6,carried",
         "coreset:block=6,rank=2,tau=balanced,carried"})
-    for (const Problem& p : {problem(13, 13, 8, 8), problem(9, 29, 4, 9), problem(40, 120, 16, 16),
-                             with_heads(problem(11, 14, 6, 5), 2, 6, 2)})
+    for (const Problem& p : cases<Problem>({problem(13, 13, 8, 8), problem(9, 29, 4, 9), problem(40, 120, 16, 16),
+                                            with_heads(problem(11, 14, 6, 5), 2, 6, 2)}))
       check(p, method, 2);
 }
 

@@ -36,9 +36,9 @@ void check(const Problem& p, int threads) {
 
 TEST(PolynomialRuns, AreWhatTheirPlansSay) {
   for (const Operation op : {Operation::forward, Operation::backward})
-    for (Problem p :
-         {problem(13, 13, 8, 8), problem(7, 29, 4, 9), problem(1, 1, 1, 1), with_heads(problem(11, 14, 6, 5), 2, 6, 2),
-          causal(problem(19, 17, 4, 3)), causal(with_heads(problem(10, 12, 4, 6), 2, 4, 2), 1)}) {
+    for (Problem p : cases<Problem>({problem(13, 13, 8, 8), problem(7, 29, 4, 9),
+                                     with_heads(problem(11, 14, 6, 5), 2, 6, 2), causal(problem(19, 17, 4, 3)),
+                                     problem(1, 1, 1, 1), causal(with_heads(problem(10, 12, 4, 6), 2, 4, 2), 1)})) {
       p.op = op;
       check(approximate(p), 1);
       check(approximate(p, 3), 2);
