@@ -127,9 +127,9 @@ release_tests() {  # the rest are programs and scripts
   tests_of release '*' "${built[@]}" && ctest --preset release -R '^(c_api|kernels\.isa_symbols|pebbling|mpi\.|scratch\.|compile_fail\.)'
 }
 cpp_tests() { if $first; then few_cases release_tests; else release_tests; fi; }
-# All but what measures this machine for seconds, what plans patterns of thousands of queries, and what asks how exact or
-# how cheap an answer is, where NaN goes, or whether a slip is seen: the release tests do, and other tests take the same
-# paths through memory.
+# All but what measures this machine for seconds, what plans patterns of thousands of queries, what searches long for an
+# optimum, and what asks how exact or how cheap an answer is, where NaN goes, or whether a slip is seen: the release tests do,
+# and other tests take the same paths through memory.
 asan_tests() {
   local left_out='Doctor.*:CliDoctor.*:CliObjective.*:HugeScores.*:LongSums.*:LongRuns.*:Certificates.*'
   left_out+=':CertificatesHold.*:FewerTiles.*:Outline.*:Verify.SeesAccuracy*:*ChooseTiling*:*MasksCostNothing*:NaN.*'
@@ -140,8 +140,13 @@ asan_tests() {
   left_out+=':Fastest.LeavesQueriesAndKeysInPlace*:Fastest.ToleranceComparesTime*:Recipes.TakeAboutTheLeastModelledTime'
   left_out+=':PolynomialPlans.ReproduceTheTable:*Numbers.AreAccurate*:Verify.PassesPlansOfFewestWords*:Verify.Allows*'
   left_out+=':SchedulesOfGroups.*:Fastest.PlansUnderPatternsOfAnySize:Recipes.TakeTheLongestOfPackedSequences'
-  left_out+=':FlashPinned.HasTheBest*:OverFiles.StaysBelowItsLimit'  # the sanitizer has memory of its own
+  left_out+=':OverFiles.StaysBelowItsLimit'  # the sanitizer has memory of its own
   left_out+=':*_TracesReplayToTheSameBits'  # Trace.* and tests of machines trace and replay every exact schedule
+  left_out+=':Strassen.KeepsEveryClaim:PebblingSolver.SeveralProcessorsKeepMore:PebblingGreedy.ALargeGraphIsNoTrouble'
+  left_out+=':PebblingSolver.RecomputationHelpsAGridAndNotAttention'  # PlainSearchAgrees has processors and recomputes, too
+  left_out+=':Fastest.NoScheduleFormsPairsInNoTime:Fastest.PlansUnderPatternsAndSequences:Fastest.CopiesHideBehindNoWork'
+  left_out+=':FastestPlan.KeepsACapThatThePlanOfFewestWordsKeeps:FlashPinned.*:Patterns.OfTooManyRunsHaveNoOrder*'
+  left_out+=':Recipes.LeaveOtherProblemsAndOptionsToThePlanner'
   local built
   mapfile -t built < <(suites asan | grep -vx 'bounds')
   fewer_cases tests_of asan "-$left_out" "${built[@]}" && ctest --preset asan -L '^c_api$'
