@@ -15,69 +15,73 @@ struct InnerWords {
   Io io;
   Words peak;
 
-  InnerWords& operator+=(const InnerWords& other) {
-    io = io + other.io;
+  /// Adds what moves `times` times, one after the other.
+  void add(Words times, const InnerWords& other) {
+    io = io + times * other.io;
     peak = std::max(peak, other.peak);
-    return *this;
   }
 };
 
-/// Calls of one kernel on arguments of the same shapes, at one level.
-struct Calls {
-  std::size_t level;  ///< 0: the first of the inner levels
-  CallKey call;
-  PerLetter sizes;  ///< of ranges
-  Words times;
-  Words words;  ///< that all of them move
+/// The kinds of calls that a level makes of the one below, and how many of each: calls that differ only in where they
+/// lie are of one kind. What their masks point to outlives it.
+class CallKinds {
+ public:
+  /// All that the words of a call depend on: its arrays and its place, too. Places differ most.
+  struct Key {
+    std::vector<index_t> place, arrays;
+    CallKey call;
+    friend auto operator<=>(const Key&, const Key&) = default;
+  };
+  struct Kind {
+    kernel::PlainKernel kernel;
+    std::vector<Block> args;  ///< all at the corners of their arrays
+    Words times;
+  };
+
+  /// Throws Unsupported where it is not known how the kernel divides.
+  void add(const kernel::AnyKernel& k, std::span<const Arg> args);
+  /// Adds others, each `times` times.
+  void add(const CallKinds& others, Words times);
+  const std::map<Key, Kind>& all() const { return all_; }
+
+ private:
+  std::map<Key, Kind> all_;
 };
 
-/// Counts what calls of kernels move at each of these levels, the outermost first. Calls that differ only in where they
-/// lie are counted once.
+/// Counts what calls of kernels move at each of these levels, the outermost first: each kind once.
 class InnerCounts {
  public:
   explicit InnerCounts(std::vector<Inner> levels);
 
-  /// Throws CapacityError where a level has not the words for the smallest ranges.
-  void add(const kernel::AnyKernel& k, std::span<const Arg> args);
-  const std::vector<InnerWords>& words() const { return words_; }
-  /// The calls so far, level by level, each kind once.
-  std::vector<Calls> calls() const;
+  // They throw CapacityError where a level has not the words for the smallest ranges.
+  std::vector<InnerWords> words(const CallKinds& kinds);
+  /// The calls at all levels, level by level.
+  std::vector<Calls> calls(const CallKinds& kinds);
 
  private:
-  /// What a call of one kind moves at each level, and the calls that it makes of the levels below.
+  /// What a call of one kind moves at each level, and the calls that it makes of the level below.
   struct Known {
     std::vector<InnerWords> words;
     PerLetter sizes;
-    std::vector<Calls> below;
-    Words times;
+    CallKinds below;
   };
-  /// All that the words of a call depend on: its arrays and its place, too.
-  struct Key {
-    CallKey call;
-    std::vector<index_t> arrays, place;
-    friend auto operator<=>(const Key&, const Key&) = default;
-  };
-  Known& of(const kernel::AnyKernel& k, std::span<const Arg> args);
-  Known counted(const kernel::AnyKernel& k, std::span<const Arg> args, const Division& division,
-                std::span<const Shape> shapes);
-  /// As a new one that knows what this one has counted.
-  void begin();
+  const Known& of(const CallKinds::Key& key, const CallKinds::Kind& kind);
+  Known counted(const CallKinds::Kind& kind);
 
   std::vector<Inner> levels_;
-  std::vector<InnerWords> words_;
   ChosenSizes sizes_;
-  std::map<Key, Known> known_;
+  std::map<CallKinds::Key, Known> known_;
   std::unique_ptr<InnerCounts> below_;
 };
 
-/// Counts what calls move at the levels below, and how much this one holds: what a kernel needs one panel at a time is
+/// Notes the calls that levels below carry out, and how much this one holds: what a kernel needs one panel at a time is
 /// with the level below. All else passes through another machine.
 template <class Base>
 class Nested : public machine::Passing<Nested<Base>, Base> {
   using Passes = machine::Passing<Nested, Base>;
 
  public:
-  Nested(Base& base, InnerCounts& inner) : Passes(base), inner_(inner) {}
+  Nested(Base& base, CallKinds& calls) : Passes(base), calls_(calls) {}
 
   index_t open(SlowArray array, Shape s, Layout layout) {
     held_.push_back(layout == Layout::panel_scratch ? 0 : s.words());
@@ -94,13 +98,13 @@ class Nested : public machine::Passing<Nested<Base>, Base> {
   void run(const K& k, std::span<const Arg> args) {
     pass(k, args);
     Passes::run(k, args);
-    inner_.add(kernel::erase(k), args);
+    calls_.add(kernel::erase(k), args);
   }
   template <class K>
   void modify(const K& k, std::span<const Arg> args) {
     pass(k, args);
     Passes::modify(k, args);
-    inner_.add(kernel::erase(k), args);
+    calls_.add(kernel::erase(k), args);
   }
 
   /// The most words that the level holds at a time.
@@ -111,7 +115,7 @@ class Nested : public machine::Passing<Nested<Base>, Base> {
     peak_ = std::max(peak_, resident_ + kernel::most_passing(k, args));
   }
 
-  InnerCounts& inner_;
+  CallKinds& calls_;
   std::vector<index_t> held_;  ///< by depth
   index_t resident_ = 0, peak_ = 0;
 };

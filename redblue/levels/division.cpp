@@ -6,14 +6,28 @@
 
 namespace redblue::levels {
 
-Division::Division(const kernel::AnyKernel& k, std::span<const Shape> shapes) {
+kernel::Axes axes_of_call(const kernel::AnyKernel& k, std::span<const Shape> shapes) {
   const std::optional<kernel::Axes> axes = k.axes(shapes);
   if (!axes)
     throw Unsupported(
         fmt::format("kernel {} does not say how it divides, so no level below can carry it out: choose a "
                     "schedule without it, or a plan for one level",
                     k.name()));
-  axes_ = *axes;
+  return *axes;
+}
+
+PerLetter extents_of(const kernel::Axes& axes, std::span<const Shape> shapes) {
+  PerLetter extent;
+  for (std::size_t i = 0; i < shapes.size(); ++i) {
+    const kernel::Axes::Of& of = axes.of[i];
+    if (of.rows != '.') extent[of.rows] = std::max(extent[of.rows], shapes[i].rows);
+    if (of.cols != '.') extent[of.cols] = std::max(extent[of.cols], shapes[i].cols);
+  }
+  return extent;
+}
+
+Division::Division(const kernel::AnyKernel& k, std::span<const Shape> shapes)
+    : axes_(axes_of_call(k, shapes)), extent_(extents_of(axes_, shapes)) {
   std::array<Arg, kernel::Axes::kMost> args;
   std::array<int, kernel::Axes::kMost> readers{};
   for (std::size_t i = 0; i < shapes.size(); ++i)
@@ -26,12 +40,9 @@ Division::Division(const kernel::AnyKernel& k, std::span<const Shape> shapes) {
       std::span<const Arg>(args.data(), shapes.size()));
   bool writes_pairs = k.first();
   for (std::size_t i = 0; i < shapes.size(); ++i) {
-    const kernel::Axes::Of& of = axes_.of[i];
-    if (of.rows != '.') extent_[of.rows] = std::max(extent_[of.rows], shapes[i].rows);
-    if (of.cols != '.') extent_[of.cols] = std::max(extent_[of.cols], shapes[i].cols);
     passes_[i] = has(i, streams()) && kernel::access_of(k, i) == kernel::Access::read && readers[i] <= 1;
     const bool pairs = has(i, 'i') && has(i, 'j') && shapes[i].words() > 0;
-    if (pairs && !of.scratch && k.access()[i] != kernel::Access::read) writes_pairs = true;
+    if (pairs && !is_scratch(i) && k.access()[i] != kernel::Access::read) writes_pairs = true;
   }
   if (k.place() != nullptr && !writes_pairs && streams() != '.') place_ = k.place();
 }

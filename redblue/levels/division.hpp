@@ -27,6 +27,11 @@ struct Ranges {
   constexpr Range operator[](char letter) const { return of[PerLetter::place_of(letter)]; }
 };
 
+/// How this call divides. Throws Unsupported where that is not known.
+kernel::Axes axes_of_call(const kernel::AnyKernel& k, std::span<const Shape> shapes);
+/// How far each letter goes; 0: no argument has it.
+PerLetter extents_of(const kernel::Axes& axes, std::span<const Shape> shapes);
+
 class Division {
  public:
   /// Throws Unsupported where it is not known how the kernel divides.

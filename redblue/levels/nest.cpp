@@ -2,10 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <memory>
 #include <numeric>
 #include <set>
 
 #include "redblue/language/error.hpp"
+#include "redblue/levels/counted.hpp"
 #include "redblue/planner/run_on.hpp"
 #include "redblue/planner/widths.hpp"
 
@@ -39,24 +42,49 @@ bound::Bound bound_at(const Problem& p, const NestOptions& o, std::size_t level)
   return bound::best(bound::bounds_of(p.op, plan::bound_problem(p, options)));
 }
 
-/// A walk through the schedule of a plan, on all levels.
+/// What a walk through the schedule of a plan found.
 struct Walked {
   Io io;
   Words peak;
 };
-Walked walk(const plan::Plan& plan, InnerCounts* inner) {
+/// `calls`: those that levels below carry out; null where there are none.
+Walked walk(const plan::Prepared& schedule, CallKinds* calls) {
   machine::Counting counting;
-  if (inner == nullptr) {
+  if (calls == nullptr) {
     machine::Any any(counting);
-    run_on(any, plan, plan.counted());
-  } else {
-    Nested nested(counting, *inner);
-    machine::Any any(nested);
-    run_on(any, plan, plan.counted());
-    return {counting.io(), nested.peak()};
+    schedule.run(any);
+    return {counting.io(), counting.peak()};
   }
-  return {counting.io(), counting.peak()};
+  Nested nested(counting, *calls);
+  machine::Any any(nested);
+  schedule.run(any);
+  return {counting.io(), nested.peak()};
 }
+
+/// A plan with its words, and the calls that levels below carry out, whatever these are.
+struct Outermost {
+  plan::Plan plan;
+  Io io;
+  Words peak;
+  CallKinds calls;
+  std::vector<std::unique_ptr<const plan::Prepared>> schedules;  ///< own what masks of calls point to
+
+  Outermost(const plan::Plan& p, bool has_inner) : plan(p) {
+    CallKinds* const below = has_inner ? &calls : nullptr;
+    const auto walk_through = [&](plan::Plan& walked) {
+      schedules.push_back(walked.row().algorithm->prepare(walked.counted(), walked.row().tiling));
+      const Walked found = walk(*schedules.back(), below);
+      walked.rows[walked.chosen].footprint = found.peak;
+      io = io + found.io;
+      peak = std::max(peak, found.peak);
+    };
+    walk_through(plan);
+    if (p.forward == nullptr) return;
+    auto forward = std::make_shared<plan::Plan>(*p.forward);
+    walk_through(*forward);
+    plan.forward = std::move(forward);
+  }
+};
 
 /// Bytes that an array moves at a border: at the outermost as wide as slow memory has it.
 Words bytes_of(const Io& io, const NestOptions& o, const Problem& p, bool outermost) {
@@ -65,37 +93,31 @@ Words bytes_of(const Io& io, const NestOptions& o, const Problem& p, bool outerm
 }
 
 /// `step`: of inner levels but the last. `bounds`: of each border.
-Nest nest_of(const plan::Plan& plan, const NestOptions& o, index_t step, const std::vector<bound::Bound>& bounds) {
+Nest nest_of(const Outermost& outermost, const NestOptions& o, index_t step, const std::vector<bound::Bound>& bounds) {
+  const plan::Plan& plan = outermost.plan;
   Nest nest{.outer = plan, .levels = o.levels};
   for (std::size_t i = 2; i < o.levels.size(); ++i) {
     Grain grain = o.grain;
     if (i + 1 < o.levels.size()) grain.passing = std::max(grain.passing, step);
     nest.inner.push_back({words_of(o.levels[i], o.word), grain});
   }
-  std::optional<InnerCounts> inner;
-  if (!nest.inner.empty()) inner.emplace(nest.inner);
-  InnerCounts* const below = inner ? &*inner : nullptr;
-  Walked outermost = walk(plan, below);
-  nest.outer.rows[plan.chosen].footprint = outermost.peak;
-  if (plan.forward != nullptr) {
-    const Walked before = walk(*plan.forward, below);
-    outermost = {outermost.io + before.io, std::max(outermost.peak, before.peak)};
-    auto forward = std::make_shared<plan::Plan>(*plan.forward);
-    forward->rows[forward->chosen].footprint = before.peak;
-    nest.outer.forward = std::move(forward);
+  std::vector<InnerWords> inner;
+  if (!nest.inner.empty()) {
+    InnerCounts counts(nest.inner);
+    inner = counts.words(outermost.calls);
+    nest.calls = counts.calls(outermost.calls);
   }
   for (std::size_t i = 1; i < o.levels.size(); ++i) {
     const Level& level = o.levels[i];
     Border b{.above = o.levels[i - 1].name, .below = level.name, .M = words_of(level, o.word)};
-    b.held = i == 1 ? outermost.peak : inner->words()[i - 2].peak;
-    b.io = i == 1 ? outermost.io : inner->words()[i - 2].io;
+    b.held = i == 1 ? outermost.peak : inner[i - 2].peak;
+    b.io = i == 1 ? outermost.io : inner[i - 2].io;
     b.bytes = bytes_of(b.io, o, plan.problem, i == 1);
     b.bound = bounds[i - 1];
     if (b.bound.words > 0) b.ratio = b.io.total().to_double() / b.bound.words.to_double();
     if (level.bandwidth > 0) b.seconds = b.bytes.to_double() / level.bandwidth;
     nest.borders.push_back(std::move(b));
   }
-  if (inner) nest.calls = inner->calls();
   if (o.macs_per_second > 0) nest.compute_seconds = plan.flops().to_double() / 2 / o.macs_per_second;
   if (!nest.compute_seconds) return nest;
   double here = *nest.compute_seconds;
@@ -212,10 +234,15 @@ Nest make_nest(const Problem& problem, const NestOptions& options) {
   std::vector<bound::Bound> bounds;
   bounds.reserve(options.levels.size() - 1);
   for (std::size_t i = 1; i < options.levels.size(); ++i) bounds.push_back(bound_at(problem, options, i));
+  std::set<std::string> considered;
   const auto consider = [&](const plan::Plan& plan) {
+    std::string text = plan::text_of(plan.row());
+    if (plan.forward != nullptr) text += " after " + plan::text_of(plan.forward->row());
+    if (!considered.insert(std::move(text)).second) return;
+    const Outermost outermost(plan, has_inner);
+    if (outermost.peak > M) redblue::detail::throw_capacity(outermost.peak, M);
     for (const index_t step : steps_tried(options, problem, 2)) {
-      Nest nest = nest_of(plan, options, step, bounds);
-      if (nest.borders.front().held > M) return;
+      Nest nest = nest_of(outermost, options, step, bounds);
       if (!best || least_of(nest, options.by_time) < least_of(*best, options.by_time)) best = std::move(nest);
     }
   };

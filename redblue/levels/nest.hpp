@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "redblue/language/dtype.hpp"
-#include "redblue/levels/counted.hpp"
+#include "redblue/levels/sizes.hpp"
 #include "redblue/planner/planner.hpp"
 
 /// Plans of plans. Memory has levels, each smaller and faster than the one above it: a disk, main memory, caches. The

@@ -117,14 +117,14 @@ std::optional<PerLetter> choose_sizes(const kernel::AnyKernel& k, const Division
   }
 }
 
-CallKey::CallKey(const kernel::AnyKernel& k, const Division& d, std::span<const Shape> sides)
-    : kernel(k.name()), first(k.first()), axes(d.axes()) {
+CallKey::CallKey(const kernel::AnyKernel& k, const kernel::Axes& axes, std::span<const Shape> sides)
+    : kernel(k.name()), first(k.first()), axes(axes) {
   shapes.reserve(2 * sides.size());
   for (const Shape& s : sides) shapes.insert(shapes.end(), {s.rows, s.cols});
 }
 
 const PerLetter& ChosenSizes::of(const kernel::AnyKernel& k, const Division& d, std::span<const Shape> shapes) {
-  CallKey key(k, d, shapes);
+  CallKey key(k, d.axes(), shapes);
   const auto known = known_.find(key);
   if (known != known_.end()) return known->second;
   const std::optional<PerLetter> sizes = choose_sizes(k, d, shapes, level_, last_);

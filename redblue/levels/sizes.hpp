@@ -43,11 +43,19 @@ std::optional<PerLetter> choose_sizes(const kernel::AnyKernel& k, const Division
 struct CallKey {
   std::string_view kernel;
   bool first = false;
-  kernel::Axes axes{};
   std::vector<index_t> shapes;
+  kernel::Axes axes{};
 
-  CallKey(const kernel::AnyKernel& k, const Division& d, std::span<const Shape> shapes);
+  CallKey(const kernel::AnyKernel& k, const kernel::Axes& axes, std::span<const Shape> shapes);
   friend auto operator<=>(const CallKey&, const CallKey&) = default;
+};
+/// Calls of one kernel on arguments of the same shapes, at one level.
+struct Calls {
+  std::size_t level;  ///< 0: the first of the inner levels
+  CallKey call;
+  PerLetter sizes;  ///< of ranges
+  Words times;
+  Words words;  ///< that all of them move
 };
 
 /// choose_sizes() of the calls met so far.

@@ -62,12 +62,13 @@ NestedRun<T> run_nested(const plan::Schedule& s, const Sizes& x, const plan::Til
 /// Words at the inner levels, counted without data.
 std::vector<levels::InnerWords> counted(const plan::Schedule& s, const Sizes& x, const plan::Tiling& t, double scale,
                                         const std::vector<Inner>& list) {
-  levels::InnerCounts inner(list);
+  levels::CallKinds calls;
   machine::Counting counting;
-  levels::Nested nested(counting, inner);
+  levels::Nested nested(counting, calls);
   machine::Any any(nested);
-  s.run(any, {x, scale, 1}, t);
-  return inner.words();
+  const auto prepared = s.prepare({x, scale, 1}, t);  // owns what masks of calls point to
+  prepared->run(any);
+  return levels::InnerCounts(list).words(calls);
 }
 
 template <class T>
