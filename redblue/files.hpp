@@ -12,3 +12,4 @@
 #include "redblue/files/safetensors.hpp"
 #include "redblue/files/tensor_file.hpp"
 #include "redblue/runtime/files/backend.hpp"
+#include "redblue/runtime/files/plan.hpp"

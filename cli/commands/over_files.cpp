@@ -2,17 +2,12 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <fstream>
-#include <limits>
 #include <utility>
 #include <vector>
 
 #include "commands/partial_options.hpp"
 #include "files/open_archive.hpp"
-#include "options/levels.hpp"
-#include "redblue/hardware/hardware.hpp"
-#include "redblue/levels/nest.hpp"
 #include "report/standard_output.hpp"
 
 namespace redblue::cli {
@@ -20,15 +15,6 @@ namespace redblue::cli {
 namespace {
 
 constexpr index_t kKiB = 1 << 10, kMiB = 1 << 20;
-
-/// Requests of up to 1 MiB, of which an eighth of all memory holds as many as are under way, at most 32.
-machine::FileBuffers buffers_for(index_t limit) {
-  machine::FileBuffers b;
-  b.request = std::clamp<index_t>(limit / 64 / (64 * kKiB) * (64 * kKiB), 64 * kKiB, kMiB);
-  b.read = std::clamp<index_t>(limit / 8, 4 * b.request, 33 * kMiB);
-  b.write = std::clamp<index_t>(limit / 32, 4 * b.request, 8 * kMiB);
-  return b;
-}
 
 /// What the system says that this process has read and written, and how much memory it has held.
 struct OfProcess {
@@ -61,35 +47,6 @@ struct OfProcess {
 std::string mib(double bytes) { return fmt::format("{:.1f} MiB", bytes / static_cast<double>(kMiB)); }
 std::string mib(index_t bytes) { return mib(static_cast<double>(bytes)); }
 
-/// Tiles of many rows keep kernels busy; smaller ones are for where memory is short.
-const std::vector<index_t> kMultiples{128, 16, 1};
-
-// What is taken for the speed of a machine that `redblue doctor` has not measured: a plain solid-state disk, memory and
-// core. The plan of a run that is resumed must be the same, so nothing is measured now.
-constexpr double kSomeDisk = 1e9, kSomeMemory = 1e10, kSomeCore = 5e10;
-/// The share of a core's cache that a level takes: keys and values pass beside it.
-constexpr int kShareOfCache = 2;
-
-/// What is known of this machine for a nest of fast memory and the caches of `threads` cores.
-levels::NestOptions nest_here(DType compute, int threads) {
-  const bool measured = has_hardware_file();
-  const Hardware hardware = measured ? this_machine() : describe_hardware();
-  const MemoryLevel& cache = hardware.private_cache();
-  const double one = measured ? hardware.levels.back().read_bandwidth : kSomeMemory;
-  const double all = measured ? std::max(one, hardware.all_cores_bandwidth) : 2 * kSomeMemory;
-  levels::NestOptions o{
-      .levels = {{.name = "files"},
-                 {.name = "memory", .bytes = 0, .bandwidth = hardware.disk ? hardware.disk->read_bandwidth : kSomeDisk},
-                 {.name = cache.name,
-                  .bytes = Words(cache.bytes / kShareOfCache),
-                  .bandwidth = std::min(all, one * threads)}},
-      .word = compute};
-  o.macs_per_second = threads * (measured ? model::rates_of(hardware, best_isa(), compute).macs : kSomeCore);
-  o.grain = grain_for_kernels(compute, threads);
-  o.by_time = true;
-  return o;
-}
-
 }  // namespace
 
 void ResumeOptions::add_to(const Command& command) {
@@ -119,14 +76,12 @@ OverFiles::OverFiles(const MemoryOptions& memory, const ResumeOptions& resume) :
   if (!(files_.checkpoint_s >= 0 && files_.checkpoint_s <= 1e9))
     throw InvalidProblem(fmt::format("--checkpoint-seconds {}: give 0 to 1e9", files_.checkpoint_s));
   limit_ = parse_bytes("--memory", *memory.memory).to_index();
-  files_.buffers = buffers_for(*limit_);
   files_.report = [this](const FilesReport& r) { report_ = r; };
-  const index_t least = files_.buffers.read + files_.buffers.write;
-  if (*limit_ < 2 * least)
+  if (*limit_ < kLeastFilesMemory)
     throw InvalidProblem(
         fmt::format("--memory {}: a run over files takes {} bytes for requests alone; give {} or more, "
                     "or --M WORDS for a run in memory",
-                    *memory.memory, least, 2 * least));
+                    *memory.memory, kLeastFilesMemory / 2, kLeastFilesMemory));
 }
 
 void OverFiles::require_heeded(const Problem& kind, const ObjectiveOptions& objective, const FileOptions& files,
@@ -167,104 +122,13 @@ bool OverFiles::were_computed() {
 
 plan::Plan OverFiles::plan(const Problem& p, const plan::Options& planner, const Tensors& tensors,
                            RunOptions& options) {
-  const DType compute = options.compute == DType::f64 ? DType::f64 : DType::f32;
-  const auto word = static_cast<index_t>(size_of(compute));
-  const index_t room = (*limit_ - files_.buffers.read - files_.buffers.write) / word;
-  if (auto nest = nested(p, planner, tensors, options, compute, room)) return std::move(*nest);
-  if (options.threads > 1)
-    throw InvalidProblem(fmt::format(
-        "--threads with --memory: {} threads share the kernels of a plan whose fast memory is larger than a "
-        "cache and whose kernels divide, and here there is none: leave --threads out, or give more memory",
-        options.threads));
-  files_.inner.clear();
-  backend_ = files_backend(map_, files_);
+  FilesPlanOptions wanted{.memory = *limit_, .outer = planner};
+  if (M_) wanted.outer.M = *M_;
+  planned_ = plan_over_files(p, tensors, map_, options, wanted);
+  backend_ = files_backend(map_, planned_.backend_options(files_));
   options.backend = backend_.get();
-  options.threads = 1;
-  const bool own_multiples = planner.multiple.query > 1 || planner.multiple.key > 1 || planner.multiple.feature > 1;
-  struct Candidate {
-    std::optional<plan::Plan> plan;
-    double bytes = std::numeric_limits<double>::infinity();
-  };
-  std::exception_ptr none;
-  const plan::Cap cap = memory_cap(*limit_, tensors, options);
-  Words smallest = 0;  // bytes of those that do not fit
-  const auto best_with = [&](index_t multiple) {
-    Candidate best;
-    // Buffers beside fast memory take more or less of the limit, as schedules and tiles have it.
-    for (const index_t percent : {100, 85, 70, 55, 40}) {
-      plan::Options o = planner;
-      o.M = M_.value_or(room / 100 * percent);
-      if (!own_multiples) o.multiple.query = o.multiple.key = multiple;
-      if (o.schedule.empty()) o.quadratic_workspace = false;
-      try {
-        plan::Plan plan = plan::make_plan(p, o);
-        const std::size_t of_words = plan.chosen;
-        for (std::size_t i = 0; i < plan.rows.size(); ++i) {
-          const plan::Row& row = plan.rows[i];
-          if (row.io.total().to_double() * static_cast<double>(word) >= best.bytes)
-            break;  // those of more words follow
-          if (!plan.may_choose(row)) continue;
-          plan.chosen = i;
-          if (const Words takes = cap.bytes_of(plan); takes > cap.most) {
-            smallest = smallest == 0 ? takes : std::min(smallest, takes);
-            continue;
-          }
-          const double bytes = bytes_over_files(plan, tensors, options);
-          if (bytes >= best.bytes) continue;
-          best = {plan, bytes};
-          if (i != of_words)
-            best.plan->reason = fmt::format(
-                "of the schedules that fit --memory, {} moves the fewest bytes over files, whose pages, and what lies "
-                "between the rows of columns, move as a whole",
-                row.schedule);
-        }
-      } catch (const CapacityError&) {
-        none = std::current_exception();
-      }
-      if (M_) break;
-    }
-    return best;
-  };
-  // Kernels take large multiples faster: the largest that cost few bytes more.
-  std::vector<Candidate> candidates;
-  for (const index_t multiple : own_multiples ? std::vector<index_t>{1} : kMultiples)
-    if (Candidate c = best_with(multiple); c.plan) candidates.push_back(std::move(c));
-  if (candidates.empty() && none) std::rethrow_exception(none);
-  if (candidates.empty())
-    throw MemoryError(
-        fmt::format("--memory of {} bytes is too small: the smallest run takes {}", *limit_, smallest.str()), smallest,
-        *limit_);
-  const double least = std::ranges::min_element(candidates, {}, &Candidate::bytes)->bytes;
-  plan::Plan best = *std::ranges::find_if(candidates, [&](const Candidate& c) { return c.bytes <= 1.1 * least; })->plan;
-  best.options.cap = cap;
-  memory_ = run_bytes(best, tensors, options);
-  return best;
-}
-
-std::optional<plan::Plan> OverFiles::nested(const Problem& p, const plan::Options& planner, const Tensors& tensors,
-                                            RunOptions& options, DType compute, index_t room) {
-  const int threads = options.threads == 0 ? default_pool().size() : options.threads;
-  levels::NestOptions o = nest_here(compute, threads);
-  files_.inner = {{o.levels.back().bytes / Words(size_of(compute)), o.grain}};
-  backend_ = files_backend(map_, files_);
-  options.backend = backend_.get();
-  o.outer = planner;
-  if (planner.schedule.empty()) o.outer.quadratic_workspace = false;
-  // Buffers beside fast memory take more or less of the limit, as schedules and tiles have it.
-  for (index_t percent = 100; percent >= 30; percent = M_ ? 0 : percent - 10) {
-    o.levels[1].bytes = Words(size_of(compute)) * M_.value_or(room / 100 * percent);
-    if (o.levels[1].bytes <= o.levels[2].bytes) return std::nullopt;
-    try {
-      levels::Nest nest = levels::make_nest(p, o);
-      memory_ = run_bytes(nest.outer, tensors, options);
-      if (memory_ <= *limit_) return std::move(nest.outer);
-    } catch (const CapacityError&) {
-      continue;
-    } catch (const Unsupported&) {  // a kernel that no level below can carry out
-      return std::nullopt;
-    }
-  }
-  return std::nullopt;
+  options.threads = planned_.threads;
+  return planned_.nest.outer;
 }
 
 Measured OverFiles::run(const plan::Plan& plan, const Tensors& tensors, const RunOptions& options) const {
@@ -293,7 +157,7 @@ void OverFiles::add_to(Json& j, double seconds) const {
                 {"direct", r.direct},
                 {"limit", *limit_},
                 {"beside_limit", kBeside},
-                {"memory", to_json(memory_)},
+                {"memory", to_json(planned_.bytes)},
                 {"buffers", r.buffer_bytes},
                 {"workspace_on_disk", r.workspace_bytes},
                 {"word_bytes_read", r.read},
@@ -303,6 +167,12 @@ void OverFiles::add_to(Json& j, double seconds) const {
                 {"writes", traffic(r.writes)},
                 {"waited_seconds", r.waited_s},
                 {"inner_words", inner},
+                {"look_ahead",
+                 {{"request", planned_.look_ahead.buffers.request},
+                  {"depth", planned_.look_ahead.depth},
+                  {"read", planned_.look_ahead.buffers.read},
+                  {"write", planned_.look_ahead.buffers.write},
+                  {"disk_measured", planned_.look_ahead.measured}}},
                 {"resumed", partial_->resumed()},
                 {"operations_done_before", r.resumed_operations},
                 {"checkpoints", r.checkpoints},
@@ -337,12 +207,15 @@ void OverFiles::print(double seconds) const {
              r.checkpoints, r.fast_bytes, r.kept_bytes);
   fmt::print("{:<14} {:>20.1f} MB/s; kernels waited {:.3g} s of {:.3g}\n", "rate",
              static_cast<double>(r.reads.moved + r.writes.moved) / seconds * 1e-6, r.waited_s, seconds);
+  const LookAhead& ahead = planned_.look_ahead;
+  fmt::print("{:<14} {:>20} a request, {} under way, as {}\n", "look-ahead", mib(ahead.buffers.request), ahead.depth,
+             ahead.measured ? "the measured disk needs" : "no disk was measured: redblue doctor --disk DIR");
   if (r.inner_words.empty())
     fmt::print("{:<14} {:>20} implementations run kernels on whole tiles, on one thread\n", "cache", "no level:");
   for (const Words words : r.inner_words)
     fmt::print("{:<14} {:>20} words between fast memory and caches\n", "cache", words.str());
   fmt::print("{:<14} {:>20} of {}, {} of it buffers of files; workspace on disk {}\n", "memory",
-             mib(memory_.to_double()), mib(*limit_), mib(r.buffer_bytes), mib(r.workspace_bytes));
+             mib(planned_.bytes.to_double()), mib(*limit_), mib(r.buffer_bytes), mib(r.workspace_bytes));
   fmt::print("{:<14} {:>20} peak of the process; {} read and {} written by /proc/self/io{}\n", "system",
              mib(process.peak_rss), mib(process.read_bytes), mib(process.write_bytes),
              process.cgroup ? fmt::format("; {} at most in its cgroup", mib(*process.cgroup)) : std::string());

@@ -7,7 +7,7 @@
 #include "options/options.hpp"
 #include "redblue/files/io/file_map.hpp"
 #include "redblue/planner/planner.hpp"
-#include "redblue/runtime/files/backend.hpp"
+#include "redblue/runtime/files/plan.hpp"
 #include "report/json.hpp"
 
 namespace redblue::cli {
@@ -46,10 +46,8 @@ class OverFiles {
                                    const PatternOptions& pattern);
   /// Had an earlier process computed all, and only the names of the outputs were missing? They have them now.
   bool were_computed();
-  /// The nest of least time in fast memory which, with all buffers, fits the limit: --M words, or as many as do. Where
-  /// no level below can carry out kernels, the plan that moves the fewest bytes, columns and what lies between their
-  /// words included, for one thread. Schedules with n x n workspace are taken by name only. `options` then says where
-  /// it is carried out.
+  /// The plan of the run (plan_over_files) for --memory and --M. `options` then says where it is carried out, and by
+  /// how many threads.
   plan::Plan plan(const Problem& p, const plan::Options& planner, const Tensors& tensors, RunOptions& options);
   /// The run. Where the system fails, it says how to go on.
   Measured run(const plan::Plan& plan, const Tensors& tensors, const RunOptions& options) const;
@@ -62,18 +60,14 @@ class OverFiles {
   void print(double seconds) const;
 
  private:
-  /// The outermost plan of a nest with the caches of this machine; null where there is none.
-  std::optional<plan::Plan> nested(const Problem& p, const plan::Options& planner, const Tensors& tensors,
-                                   RunOptions& options, DType compute, index_t room);
-
   ResumeOptions resume_;
   std::optional<index_t> M_, limit_;
   std::unique_ptr<file::partial::PartialRun> partial_;
   FilesOptions files_;
   file::io::FileMap map_;
+  FilesPlan planned_;
   std::unique_ptr<Backend> backend_;
   FilesReport report_;
-  Words memory_;  ///< bytes that the run takes beside the program
 };
 
 }  // namespace redblue::cli

@@ -18,7 +18,4 @@ struct LevelsOptions {
   levels::Nest nest(const ProblemOptions& problem) const;
 };
 
-/// Ranges that suit the kernels of this processor, for `threads` workers.
-levels::Grain grain_for_kernels(DType compute, int threads);
-
 }  // namespace redblue::cli

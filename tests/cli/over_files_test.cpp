@@ -168,7 +168,7 @@ TEST(OverFiles, RefusesByNameWhatItCannotDo) {
     return f.err;
   };
   EXPECT_THAT(refusal("--memory 4MiB --verify"_args), HasSubstr("--verify with --memory: it holds all arrays"));
-  EXPECT_THAT(refusal("--memory 4MiB --M 300 --threads 2"_args), HasSubstr("--threads with --memory"));
+  EXPECT_THAT(refusal("--memory 4MiB --M 300 --threads 2"_args), HasSubstr("threads = 2 over files"));
   EXPECT_THAT(refusal("--memory 4MiB --objective words"_args), HasSubstr("--objective with --memory"));
   w.safetensors("part.safetensors", p, generate(p));
   expect_refused(w, {"run --partial --memory 4MiB --input part.safetensors --output y.safetensors"_args,

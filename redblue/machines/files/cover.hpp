@@ -11,6 +11,8 @@ class Cover {
   struct Enough {};
   static constexpr index_t kMost = 50'000;
 
+  explicit Cover(const FileBuffers& buffers) : cut_(FileQueue::cut_for(buffers)) {}
+
   void list_read(const Storage& s, const Block& b) { add(s, b, 1, 0); }
   void list_write(const Storage& s, const Block& b) { add(s, b, 0, 1); }
   void list_add(const Storage& s, const Block& b) { add(s, b, 1, 1); }
@@ -19,13 +21,14 @@ class Cover {
 
  private:
   void add(const Storage& s, const Block& b, index_t reads, index_t writes) {
-    for_pieces(s, b, FileQueue::cut_for({}), [&](const Piece& p) {
+    for_pieces(s, b, cut_, [&](const Piece& p) {
       words_ += (reads + writes) * p.words() * p.width();
       bytes_ += (p.is_whole() ? reads + writes : 1 + writes) * p.bytes;
       if (++pieces_ == kMost) throw Enough{};
     });
   }
 
+  Cut cut_;
   index_t words_ = 0, bytes_ = 0, pieces_ = 0;
 };
 

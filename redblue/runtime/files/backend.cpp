@@ -6,6 +6,7 @@
 #include <thread>
 #include <utility>
 
+#include "redblue/levels/inner_ram.hpp"
 #include "redblue/machines/files/cover.hpp"
 #include "redblue/machines/files/file_memory.hpp"
 #include "redblue/machines/files/listing.hpp"
@@ -263,9 +264,10 @@ Measured FilesBackend::run_in(const plan::Plan& plan, const Tensors& tensors, co
   lay_out(plan, tensors, one, {need.bytes, Walk::whole}, Room{arrays, fast}, static_cast<ArenaMemo&>(memo), scratch,
           execute);
   all.bytes = in_all;
-  if (inner)
+  if (inner) {
     for (const auto& level : inner->moved()) report.inner_words.push_back(level.words);
-  if (inner) all.threads = workers_of_inner(options);
+    all.threads = workers_of_inner(options);
+  }
   if (options_.partial != nullptr) {
     report.resumed_operations = checkpoints.left_out();
     report.checkpoints = options_.partial->checkpoints();
@@ -279,8 +281,8 @@ Measured FilesBackend::run_in(const plan::Plan& plan, const Tensors& tensors, co
 }
 
 /// What requests take over what words take, for the chosen row.
-double cover_of(const RowFacts& facts, const machine::FileArrays& arrays) {
-  machine::Cover cover;
+double cover_of(const RowFacts& facts, const machine::FileArrays& arrays, const machine::FileBuffers& buffers) {
+  machine::Cover cover(buffers);
   machine::Listing<machine::Cover> listing(cover, arrays);
   machine::Any any(listing);
   try {
@@ -295,7 +297,8 @@ double cover_of(const RowFacts& facts, const machine::FileArrays& arrays) {
 
 }  // namespace
 
-double bytes_over_files(const plan::Plan& plan, const Tensors& tensors, const RunOptions& options) {
+double bytes_over_files(const plan::Plan& plan, const Tensors& tensors, const RunOptions& options,
+                        const machine::FileBuffers& buffers) {
   return with_compute(options.compute, [&]<class T>(T*) {
     double bytes = 0;
     Stack arrays, fast;
@@ -306,7 +309,7 @@ double bytes_over_files(const plan::Plan& plan, const Tensors& tensors, const Ru
     lay_out(plan, tensors, one, {physical_memory(), Walk::some}, Room{arrays, fast}, memo, scratch,
             [&](const plan::Plan& part, const RowFacts& facts, Resources<T, FileMemory<T>>& with, const Converted&,
                 const Reordered&) {
-              bytes += part.row().io.total().to_double() * sizeof(T) * cover_of(facts, with.slow().front());
+              bytes += part.row().io.total().to_double() * sizeof(T) * cover_of(facts, with.slow().front(), buffers);
             });
     return bytes;
   });

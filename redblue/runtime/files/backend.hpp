@@ -6,7 +6,7 @@
 #include "redblue/files/io/engine.hpp"
 #include "redblue/files/io/file_map.hpp"
 #include "redblue/files/partial/partial_run.hpp"
-#include "redblue/levels/inner_ram.hpp"
+#include "redblue/levels/sizes.hpp"
 #include "redblue/machines/files/buffers.hpp"
 #include "redblue/runtime/backend.hpp"
 
@@ -60,6 +60,7 @@ std::unique_ptr<Backend> files_backend(file::io::FileMap map, FilesOptions optio
 
 /// About how many bytes the requests of a run move, for this layout of the tensors: those of the plan's words, and what
 /// lies between the rows of columns and other blocks. It looks at the beginning of a long run.
-double bytes_over_files(const plan::Plan& plan, const Tensors& tensors, const RunOptions& options);
+double bytes_over_files(const plan::Plan& plan, const Tensors& tensors, const RunOptions& options,
+                        const machine::FileBuffers& buffers = {});
 
 }  // namespace redblue
