@@ -44,6 +44,41 @@ struct OfProcess {
   }
 };
 
+Json or_null(const std::optional<double>& x) { return x ? Json(*x) : Json(nullptr); }
+
+/// What moves at each border, as it was planned and as it was measured. The cores that move words at inner borders also
+/// multiply: calls_to_json() has the seconds of both together.
+Json levels_to_json(const levels::Nest& nest, const FilesReport& r) {
+  Json list = Json::array();
+  for (std::size_t i = 0; i < nest.borders.size(); ++i) {
+    const levels::Border& b = nest.borders[i];
+    Json measured;
+    if (i == 0)
+      measured = {{"bytes", r.read + r.written},
+                  {"bytes_moved", r.reads.moved + r.writes.moved},
+                  {"seconds", r.disk_s},
+                  {"waited_seconds", r.waited_s}};
+    else
+      measured = {{"words", to_json(r.inner_words[i - 1])}};
+    list.push_back({{"from", b.above},
+                    {"into", b.below},
+                    {"predicted",
+                     {{"words", to_json(b.io.total())}, {"bytes", to_json(b.bytes)}, {"seconds", or_null(b.seconds)}}},
+                    {"measured", measured}});
+  }
+  return list;
+}
+
+/// Seconds of kernels, with what moves at inner borders meanwhile.
+Json calls_to_json(const levels::Nest& nest, const FilesReport& r) {
+  std::optional<double> predicted = nest.compute_seconds;
+  for (std::size_t i = 1; i < nest.borders.size(); ++i)
+    if (predicted && nest.borders[i].seconds) *predicted += *nest.borders[i].seconds;
+  return {{"predicted_arithmetic_seconds", or_null(nest.compute_seconds)},
+          {"predicted_seconds", or_null(predicted)},
+          {"measured_seconds", r.inner_words.empty() ? Json(nullptr) : Json(r.inner_s)}};
+}
+
 std::string mib(double bytes) { return fmt::format("{:.1f} MiB", bytes / static_cast<double>(kMiB)); }
 std::string mib(index_t bytes) { return mib(static_cast<double>(bytes)); }
 
@@ -167,6 +202,11 @@ void OverFiles::add_to(Json& j, double seconds) const {
                 {"writes", traffic(r.writes)},
                 {"waited_seconds", r.waited_s},
                 {"inner_words", inner},
+                {"levels", levels_to_json(planned_.nest, r)},
+                {"calls", calls_to_json(planned_.nest, r)},
+                {"predicted_seconds", or_null(planned_.nest.seconds)},
+                {"measured_seconds", r.seconds},
+                {"rates_measured", planned_.measured},
                 {"look_ahead",
                  {{"request", planned_.look_ahead.buffers.request},
                   {"depth", planned_.look_ahead.depth},
@@ -210,6 +250,13 @@ void OverFiles::print(double seconds) const {
   const LookAhead& ahead = planned_.look_ahead;
   fmt::print("{:<14} {:>20} a request, {} under way, as {}\n", "look-ahead", mib(ahead.buffers.request), ahead.depth,
              ahead.measured ? "the measured disk needs" : "no disk was measured: redblue doctor --disk DIR");
+  const levels::Nest& nest = planned_.nest;
+  if (nest.seconds)
+    fmt::print(
+        "{:<14} {:>20} s, {:.3g} of it files beside the rest; measured {:.3g}, {:.3g} with files under way{}{}\n",
+        "predicted", fmt::format("{:.3g}", *nest.seconds), *nest.borders.front().seconds, r.seconds, r.disk_s,
+        r.inner_words.empty() ? "" : fmt::format(", {:.3g} in kernels", r.inner_s),
+        planned_.measured ? "" : " (this machine was not measured: redblue doctor)");
   if (r.inner_words.empty())
     fmt::print("{:<14} {:>20} implementations run kernels on whole tiles, on one thread\n", "cache", "no level:");
   for (const Words words : r.inner_words)

@@ -1,5 +1,7 @@
 #include "redblue/levels/inner_ram.hpp"
 
+#include <chrono>
+
 #include "redblue/levels/carry_out.hpp"
 #include "redblue/machines/counting.hpp"
 
@@ -37,6 +39,7 @@ class InnerRam {
       slow[i].row_stride = v.row_stride;
       slow[i].col_stride = v.col_stride;
     }
+    const auto start = std::chrono::steady_clock::now();
     const Division division(k, shapes);
     const Call call{k, division, blocks, sizes_.of(k, division, shapes), last_};
     const auto main = [&](machine::Team& team) {
@@ -48,7 +51,10 @@ class InnerRam {
       moved_.peak = std::max(moved_.peak, Words(counted.peak()));
     };
     machine::Team::run(pool_, workers_, main, machine::Team::Subnormals::flushed);
+    seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   }
+
+  double seconds() const { return seconds_; }
 
   std::vector<typename InnerLevels<T>::Moved> moved() const {
     std::vector<typename InnerLevels<T>::Moved> list{moved_};
@@ -66,6 +72,7 @@ class InnerRam {
   machine::WorkerStates<T, machine::CallerMemory<T>> states_;
   std::unique_ptr<InnerLevels<T>> below_;
   typename InnerLevels<T>::Moved moved_;
+  double seconds_ = 0;
 };
 
 template <class T>
@@ -94,6 +101,13 @@ std::vector<typename InnerLevels<T>::Moved> InnerLevels<T>::moved() const {
     }
   }
   return all;
+}
+
+template <class T>
+double InnerLevels<T>::seconds() const {
+  double seconds = 0;
+  for (const auto& worker : workers_) seconds += worker->seconds();
+  return seconds;
 }
 
 template class InnerLevels<float>;

@@ -33,6 +33,8 @@ class InnerLevels : public machine::KernelRunner<T> {
     Words words, peak;
   };
   std::vector<Moved> moved() const;
+  /// Seconds of calls so far, of all workers above together.
+  double seconds() const;
 
  private:
   std::vector<std::unique_ptr<InnerRam<T>>> workers_;

@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "cli/cli.hpp"
 
 /// Plans for memories inside each other, as the program prints them.
@@ -36,6 +38,25 @@ TEST(PlanLevels, HaveSecondDerivatives) {
     const Finished text = Workplace().run("explain"_args + of_op + kOfLevels + "disk,64KiB,8KiB"_args);
     EXPECT_EQ(text.exit_code, 0) << text.err;
     EXPECT_THAT(text.out, HasSubstr("moving_weights"));
+  }
+}
+
+TEST(PlanLevels, SayHowLongWhatMovesTakesWhateverTheyMinimise) {
+  for (const char* const objective : {"words", "time"}) {
+    const Json nest = Workplace()
+                          .run("plan --json"_args + kOfLevels +
+                               Args{"DRAM,64KiB,8KiB", "--objective", objective, "--machine",
+                                    in_sources("/tests/data/hardware.json")})
+                          .json();
+    const Json& borders = nest["borders"];
+    ASSERT_EQ(borders.size(), 2U);
+    // One core reads 20 GB/s of main memory, and 150 GB/s of the smallest cache that holds 64 KiB.
+    const auto number = [](const Json& x) { return x.get<double>(); };
+    EXPECT_DOUBLE_EQ(number(borders[0]["seconds"]), number(borders[0]["bytes"]) / 20e9);
+    EXPECT_DOUBLE_EQ(number(borders[1]["seconds"]), number(borders[1]["bytes"]) / 150e9);
+    EXPECT_DOUBLE_EQ(
+        number(nest["seconds"]),
+        std::max(number(borders[0]["seconds"]), number(borders[1]["seconds"]) + number(nest["compute_seconds"])));
   }
 }
 

@@ -35,8 +35,15 @@ TEST(OverFiles, WritesTheSameFilesAsARunInMemory) {
   EXPECT_TRUE(file::read_text(w / "o.npy") == o);
   EXPECT_TRUE(file::read_text(w / "lse.npy") == lse);
   const Json j = npy.json(), files = j["files"];
-  expect_fields(files, {"engine", "direct", "limit", "beside_limit", "memory", "buffers", "workspace_on_disk",
-                        "converted_bytes", "reads", "writes", "waited_seconds", "bytes_per_second", "process"});
+  expect_fields(
+      files, {"engine", "direct", "limit", "beside_limit", "memory", "buffers", "workspace_on_disk", "converted_bytes",
+              "reads", "writes", "waited_seconds", "bytes_per_second", "process", "rates_measured"});
+  ASSERT_EQ(files["levels"].size(), 1U);  // M words are fewer than a cache holds
+  EXPECT_EQ(files["levels"][0]["predicted"]["words"], j["moved"]["io"]);
+  EXPECT_GT(files["levels"][0]["predicted"]["seconds"], 0);
+  EXPECT_GT(files["levels"][0]["measured"]["seconds"], 0);
+  EXPECT_TRUE(files["calls"]["measured_seconds"].is_null());
+  EXPECT_EQ(files["look_ahead"]["request"], 64 << 10);
   EXPECT_EQ(files["limit"], 4 << 20);
   EXPECT_LE(files["memory"], files["limit"]);
   EXPECT_EQ(files["word_bytes_read"].get<index_t>() + files["word_bytes_written"].get<index_t>(),
@@ -155,6 +162,60 @@ TEST(OverFiles, ApproximationsAreThoseOfARunInMemory) {
     EXPECT_EQ(there.json()["moved"]["io"], here.json()["moved"]["io"]) << text;
     EXPECT_THAT(output(), testing::Pointwise(testing::FloatNear(1e-5F), o)) << text;
   }
+}
+
+/// A machine whose disk has a knee.
+void write_machine(const Workplace& w) {
+  Json machine = Json::parse(file::read_text(in_sources("/tests/data/hardware.json")));
+  machine["disk"] = {{"name", "disk"},
+                     {"directory", "/fast"},
+                     {"file_system", "ext4"},
+                     {"bytes", 1000000000000},
+                     {"engine", "threads"},
+                     {"direct", true},
+                     {"read_bandwidth", 2e9},
+                     {"write_bandwidth", 1e9},
+                     {"latency", 1e-4},
+                     {"request", 512 * 1024},
+                     {"depth", 4},
+                     {"at", "2026-11-30"}};
+  std::filesystem::create_directories(w / "config/redblue");
+  std::ofstream(w / "config/redblue/hardware.json") << machine.dump();
+}
+
+TEST(OverFiles, ReportsTheTimeOfEachLevelAndHowFarItReadsAhead) {
+  const Problem p = problem(1500, 1500, 64, 64);
+  const Workplace w;
+  w.inputs(p, generate(p));
+  write_machine(w);
+  const Finished f =
+      w.run("run --memory 64MiB --M 200000 --json --threads 1"_args + kNpyFiles, "XDG_CONFIG_HOME=$PWD/config");
+  ASSERT_EQ(f.exit_code, 0) << f.err;
+  const Json files = f.json()["files"];
+  const Json& levels = files["levels"];
+  ASSERT_EQ(levels.size(), 2U);
+  EXPECT_EQ(levels[0]["from"], "disk");
+  EXPECT_EQ(levels[0]["into"], "memory");
+  EXPECT_EQ(levels[1]["from"], "memory");
+  EXPECT_EQ(levels[1]["into"], "L2");
+  EXPECT_EQ(levels[0]["measured"]["bytes"], levels[0]["predicted"]["bytes"]);
+  EXPECT_EQ(levels[1]["measured"]["words"], levels[1]["predicted"]["words"]);
+  const auto number = [](const Json& x) { return x.get<double>(); };
+  EXPECT_DOUBLE_EQ(number(levels[0]["predicted"]["seconds"]), number(levels[0]["predicted"]["bytes"]) / 2e9);
+  const Json& calls = files["calls"];
+  EXPECT_DOUBLE_EQ(number(calls["predicted_seconds"]),
+                   number(calls["predicted_arithmetic_seconds"]) + number(levels[1]["predicted"]["seconds"]));
+  EXPECT_DOUBLE_EQ(number(files["predicted_seconds"]),
+                   std::max(number(levels[0]["predicted"]["seconds"]), number(calls["predicted_seconds"])));
+  EXPECT_GT(number(levels[0]["measured"]["seconds"]), 0);
+  EXPECT_GT(number(calls["measured_seconds"]), 0);
+  EXPECT_LE(number(calls["measured_seconds"]) + number(levels[0]["measured"]["waited_seconds"]),
+            number(files["measured_seconds"]));
+  EXPECT_TRUE(files["rates_measured"]);
+  EXPECT_EQ(
+      files["look_ahead"],
+      (Json{
+          {"request", 512 * 1024}, {"depth", 4 + 4}, {"read", 8 << 20}, {"write", 2 << 20}, {"disk_measured", true}}));
 }
 
 TEST(OverFiles, RefusesByNameWhatItCannotDo) {

@@ -75,6 +75,10 @@ TEST(PlanOverFiles, HasALevelForCachesAndMovesWhatItSays) {
   EXPECT_EQ(ran.report.inner_words[0], plan.nest.borders[1].io.total());
   EXPECT_EQ(ran.measured.bytes, plan.bytes);
   EXPECT_EQ(ran.report.buffer_bytes, plan.look_ahead.buffers.read + plan.look_ahead.buffers.write);
+  // Seconds are parts of each other, whatever the machine.
+  EXPECT_GT(ran.report.inner_s, 0);
+  EXPECT_GT(ran.report.disk_s, 0);
+  EXPECT_LE(ran.report.inner_s + ran.report.waited_s, ran.report.seconds);
   in_file.read_back(filled);
   options.threads = 1;
   run(plan::make_plan(p, {.M = 16384}), in_memory.tensors(), options);

@@ -63,6 +63,7 @@ void Engine::submit(Request& r) {
 }
 
 void Engine::begin(Request& r, int descriptor, index_t from, index_t to, index_t needed_to) {
+  begin_busy();
   restart(new Transfer{&r, descriptor, from, to - from, r.buffer + (from - r.offset), needed_to - from});
 }
 
@@ -107,7 +108,8 @@ void Engine::finish(Transfer* t, int errno_value) {
     r.failed_at = t->offset;
   }
   delete t;
-  // Nothing of the request is touched after this: whoever waits may end it.
+  end_busy();
+  // Nothing of the request, nor of the engine, is touched after this: whoever waits may end it.
   std::atomic<int>& left = r.parts_left;
   if (left.fetch_sub(1, std::memory_order_acq_rel) == 1) left.notify_all();
 }
@@ -138,6 +140,23 @@ void Engine::wait_done(const Request& request) {
 void Engine::wait(Request& request) {
   wait_done(request);
   if (request.errno_value != 0 || request.failed_at >= 0) throw_failure(request);
+}
+
+void Engine::begin_busy() {
+  const std::lock_guard lock(busy_mutex_);
+  if (transfers_++ == 0) busy_since_ = std::chrono::steady_clock::now();
+}
+
+void Engine::end_busy() {
+  const std::lock_guard lock(busy_mutex_);
+  if (--transfers_ == 0) busy_ += std::chrono::steady_clock::now() - busy_since_;
+}
+
+double Engine::busy_seconds() const {
+  const std::lock_guard lock(busy_mutex_);
+  std::chrono::duration<double> busy = busy_;
+  if (transfers_ > 0) busy += std::chrono::steady_clock::now() - busy_since_;
+  return busy.count();
 }
 
 Traffic Engine::traffic_of(Request::Kind kind) const {

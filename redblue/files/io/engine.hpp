@@ -1,5 +1,6 @@
 #pragma once
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -80,6 +81,8 @@ class Engine {
   static void wait_done(const Request& request);
   Traffic reads() const { return traffic_of(Request::Kind::read); }
   Traffic writes() const { return traffic_of(Request::Kind::write); }
+  /// Seconds so far in which a transfer was under way.
+  double busy_seconds() const;
 
  protected:
   explicit Engine(EngineOptions options) : options_(std::move(options)) {}
@@ -108,10 +111,16 @@ class Engine {
   void begin(Request& request, int descriptor, index_t from, index_t to, index_t needed_to);
   void restart(Transfer* transfer);
   void give_back_pages(const Transfer& transfer);
-  static void finish(Transfer* transfer, int errno_value);
+  void finish(Transfer* transfer, int errno_value);
+  void begin_busy();
+  void end_busy();
 
   const EngineOptions options_;
   Counters counters_[2];
+  mutable std::mutex busy_mutex_;
+  int transfers_ = 0;  ///< under way
+  std::chrono::steady_clock::time_point busy_since_{};
+  std::chrono::duration<double> busy_{0};
   std::mutex cached_mutex_;
   std::map<int, index_t> cached_bytes_;  ///< by descriptor: written through the page cache since its pages went back
 };

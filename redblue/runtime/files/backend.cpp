@@ -1,5 +1,6 @@
 #include "redblue/runtime/files/backend.hpp"
 
+#include <chrono>
 #include <exception>
 #include <filesystem>
 #include <optional>
@@ -236,6 +237,7 @@ Measured FilesBackend::run_in(const plan::Plan& plan, const Tensors& tensors, co
       };
     }
     {
+      const auto start = std::chrono::steady_clock::now();
       FileQueue queue(map, *engine, options_.buffers);
       with.slow().front().queue = &queue;
       const Lister lister(queue, with.slow().front(), facts.prepared(), resumption.done);
@@ -251,6 +253,7 @@ Measured FilesBackend::run_in(const plan::Plan& plan, const Tensors& tensors, co
       report.read += queue.traffic().read;
       report.written += queue.traffic().written;
       report.waited_s += queue.traffic().waited;
+      report.seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     }
     if (!converted.pairs().empty() && resumption.done != machine::kAllOperations) {
       FileQueue queue(map, *engine, options_.buffers);
@@ -266,8 +269,10 @@ Measured FilesBackend::run_in(const plan::Plan& plan, const Tensors& tensors, co
   all.bytes = in_all;
   if (inner) {
     for (const auto& level : inner->moved()) report.inner_words.push_back(level.words);
+    report.inner_s = inner->seconds();
     all.threads = workers_of_inner(options);
   }
+  report.disk_s = engine->busy_seconds();
   if (options_.partial != nullptr) {
     report.resumed_operations = checkpoints.left_out();
     report.checkpoints = options_.partial->checkpoints();

@@ -21,8 +21,12 @@ struct FilesReport {
   file::io::Traffic reads, writes;  ///< all of it, as the kernel was asked for it
   index_t buffer_bytes = 0;         ///< memory for what is read ahead and still to be written
   index_t workspace_bytes = 0;      ///< of a temporary file
-  double waited_s = 0;              ///< for which the kernels waited for files
+  double seconds = 0;               ///< from the schedule's first operation to its last write
+  double waited_s = 0;              ///< of them, those for which the computation waited for files
+  double disk_s = 0;                ///< with a request under way, for converted outputs, too
   std::vector<Words> inner_words;   ///< words that moved at each inner level
+  /// Seconds of calls of kernels, which inner levels carried out: multiply-adds, and words at inner borders.
+  double inner_s = 0;
   // The rest is of runs that can be resumed.
   index_t resumed_operations = 0;  ///< that an earlier process did, and this one left out
   index_t checkpoints = 0;
