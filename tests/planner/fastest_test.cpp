@@ -5,6 +5,7 @@
 
 #include <random>
 
+#include "planner/with_M.hpp"
 #include "redblue/machines/any.hpp"
 #include "redblue/machines/trace.hpp"
 #include "redblue/masks/patterns.hpp"
@@ -22,13 +23,6 @@ using testing::HasSubstr;
 
 Hardware machine(const std::string& name) { return load_hardware(test::in_sources("/tests/data/" + name + ".json")); }
 Hardware invented() { return machine("hardware"); }
-
-plan::Options with_M(index_t M, std::string schedule = "") {
-  plan::Options o;
-  o.M = M;
-  o.schedule = std::move(schedule);
-  return o;
-}
 
 /// On the invented machine.
 plan::Plan fastest(const Problem& p, const plan::Options& options, int threads = 1) {

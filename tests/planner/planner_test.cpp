@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "planner/with_M.hpp"
 #include "redblue/language/error.hpp"
 #include "redblue/schedules/forward/flash_pinned.hpp"
 #include "redblue/schedules/forward/score_tiles.hpp"
@@ -26,13 +27,6 @@ using plan::Options;
 using plan::Plan;
 using plan::Row;
 using testing::HasSubstr;
-
-Options with_M(Words M, std::string schedule = "") {
-  Options o;
-  o.M = M;
-  o.schedule = std::move(schedule);
-  return o;
-}
 
 const Row* find(const Plan& plan, std::string_view schedule) {
   for (const Row& r : plan.rows)

@@ -12,19 +12,19 @@
 namespace redblue::test {
 namespace {
 
-constexpr index_t kKeys = 8, kFeatures = 4;
+constexpr index_t kKeys = 8, kColumns = 4;
 
 /// The sum of all weights that gradients see, of queries 0 and 1 of which 0 sees nothing but what `bias` says of all
 /// keys: dV of a dO of ones has each weight in each feature.
 double sum_of_weights(Tensor bias, float do_of_query_0) {
-  Problem problem{.n_q = 2, .n_k = kKeys, .d = kFeatures, .d_v = kFeatures};
+  Problem problem{.n_q = 2, .n_k = kKeys, .d = kColumns, .d_v = kColumns};
   problem.bias = bias.shape;
   problem.lse_required = true;
-  std::vector<float> q(2 * kFeatures, 0.5F), k(kKeys * kFeatures), o(q), dO(q.size(), 1), lse(2), dQ(q), dK(k), dV(k);
+  std::vector<float> q(2 * kColumns, 0.5F), k(kKeys * kColumns), o(q), dO(q.size(), 1), lse(2), dQ(q), dK(k), dV(k);
   std::iota(k.begin(), k.end(), -9.0F);
-  std::fill_n(dO.begin(), kFeatures, do_of_query_0);
+  std::fill_n(dO.begin(), kColumns, do_of_query_0);
   const auto rows = [](std::vector<float>& x) {
-    return Tensor(x, {1, 1, static_cast<index_t>(x.size()) / kFeatures, kFeatures});
+    return Tensor(x, {1, 1, static_cast<index_t>(x.size()) / kColumns, kColumns});
   };
   const Tensor lse_of_rows(lse, {1, 1, 2, 1});
   run(plan::make_plan(problem, {.M = 400}), Inputs{.q = rows(q), .k = rows(k), .v = rows(k), .bias = bias},
@@ -33,7 +33,7 @@ double sum_of_weights(Tensor bias, float do_of_query_0) {
   const BackwardInputs inputs{
       .q = rows(q), .k = rows(k), .v = rows(k), .dO = rows(dO), .o = rows(o), .lse = lse_of_rows, .bias = bias};
   run(plan::make_plan(problem, {.M = 400}), inputs, BackwardOutputs{.dq = rows(dQ), .dk = rows(dK), .dv = rows(dV)});
-  return std::accumulate(dV.begin(), dV.end(), 0.0) / kFeatures;
+  return std::accumulate(dV.begin(), dV.end(), 0.0) / kColumns;
 }
 
 TEST(LowestBias, CountsEachKeyOnceUnlessDoIs0OrTheBiasIsBool) {

@@ -14,19 +14,19 @@ namespace {
 
 using testing::HasSubstr;
 
-constexpr index_t kFeatures = 8;
+constexpr index_t kDepth = 8;
 
 std::vector<float> normal(index_t rows, unsigned seed) {
   std::mt19937 random(seed);
   std::normal_distribution<float> draw;
-  std::vector<float> words(static_cast<std::size_t>(rows * kFeatures));
+  std::vector<float> words(static_cast<std::size_t>(rows * kDepth));
   for (float& x : words) x = draw(random);
   return words;
 }
 
 /// Sequences of 5, 0, 30 and 12 queries and of 9, 4, 20 and 0 keys.
 Problem packed() {
-  Problem p{.n_q = 47, .n_k = 33, .d = kFeatures, .d_v = kFeatures, .causal = true};
+  Problem p{.n_q = 47, .n_k = 33, .d = kDepth, .d_v = kDepth, .causal = true};
   p.cu_seqlens_q = {0, 5, 5, 35, 47};
   p.cu_seqlens_k = {0, 9, 13, 33, 33};
   p.lse_required = true;
@@ -34,15 +34,15 @@ Problem packed() {
 }
 
 struct PackedArrays {
-  std::vector<float> Q = normal(47, 1), K = normal(33, 2), V = normal(33, 3),
-                     O = std::vector<float>(47 * kFeatures, NAN), lse = std::vector<float>(47, NAN);
+  std::vector<float> Q = normal(47, 1), K = normal(33, 2), V = normal(33, 3), O = std::vector<float>(47 * kDepth, NAN),
+                     lse = std::vector<float>(47, NAN);
   /// The tensors of these rows.
   void run(const Problem& p, const plan::Plan& plan, index_t q, index_t k) {
     const auto at = [](std::vector<float>& words, index_t row, index_t rows, index_t cols) {
       return Tensor(words.data() + row * cols, DType::f32, {1, 1, rows, cols});
     };
-    redblue::run(plan, {at(Q, q, p.n_q, kFeatures), at(K, k, p.n_k, kFeatures), at(V, k, p.n_k, kFeatures), {}, {}, {}},
-                 {at(O, q, p.n_q, kFeatures), at(lse, q, p.n_q, 1)}, {.threads = 1});
+    redblue::run(plan, {at(Q, q, p.n_q, kDepth), at(K, k, p.n_k, kDepth), at(V, k, p.n_k, kDepth), {}, {}, {}},
+                 {at(O, q, p.n_q, kDepth), at(lse, q, p.n_q, 1)}, {.threads = 1});
   }
 };
 
@@ -65,7 +65,7 @@ TEST(Sequences, ArePackedAndUsedInPartAsTheyAreAlone) {
       const Problem& lengths = p.seqused_q.empty() ? whole : p;
       for (const std::size_t s : {0, 2}) {  // the others have no queries, or no keys
         Problem one{.n_q = lengths.seqused_q[s], .n_k = lengths.seqused_k[s]};
-        one.d = one.d_v = kFeatures;
+        one.d = one.d_v = kDepth;
         one.causal = one.lse_required = true;
         alone.run(one, plan::make_plan(one, {.M = 400, .schedule = "flash"}), p.cu_seqlens_q[s], p.cu_seqlens_k[s]);
       }
@@ -82,7 +82,7 @@ TEST(Sequences, MoveAndNeedTheWordsOfEachAlone) {
     const plan::Plan plan = plan::make_plan(p, {.M = 300, .schedule = "key_outer"});
     return std::pair(plan.io().total(), plan.bounds.front().words);
   };
-  Problem one{.n_q = 16, .n_k = 16, .d = kFeatures, .d_v = kFeatures, .causal = true}, four = one;
+  Problem one{.n_q = 16, .n_k = 16, .d = kDepth, .d_v = kDepth, .causal = true}, four = one;
   four.n_q = four.n_k = 64;
   four.cu_seqlens_q = {0, 16, 32, 48, 64};  // of queries and keys
   const auto [moved, trivial] = words(one);
