@@ -1,8 +1,12 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <linux/magic.h>
+#include <sys/mman.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -96,7 +100,7 @@ TEST(Engine, WritesAnyBytesOfAFileThatIsMade) {
   for (const Kinds& k : kinds()) {
     const OpenFile file = OpenFile::in_place(directory / "out", std::ssize(bytes), k.cache);
     const auto engine = make_engine({.kind = k.engine, .depth = 2});
-    // In pieces that share pages.
+    // In pieces that share pages, one after the other.
     const std::vector<index_t> ends{1, 5000, 5003, 200'000, 600'000, 700'001};
     std::vector<Pages> memory;
     for (std::size_t i = 0; i < ends.size(); ++i) memory.emplace_back(ends[i]);
@@ -110,10 +114,11 @@ TEST(Engine, WritesAnyBytesOfAFileThatIsMade) {
       r.buffer = memory[i].at(r.offset);
       std::memcpy(r.buffer, bytes.data() + r.offset, static_cast<std::size_t>(r.bytes));
       engine->submit(r);
+      engine->wait(r);
     }
-    for (Request& r : requests) engine->wait(r);
     EXPECT_EQ(engine->writes().asked, 700'001);
-    EXPECT_EQ(engine->writes().moved, 700'001);
+    EXPECT_EQ(engine->writes().moved == 700'001, !file.direct());
+    EXPECT_EQ(std::filesystem::file_size(directory / "out"), 700'001U);
     // It is read back in place, as a schedule that revisits its output does.
     Pages back(700'001);
     Request r;
@@ -126,6 +131,88 @@ TEST(Engine, WritesAnyBytesOfAFileThatIsMade) {
     EXPECT_EQ(bytes_of(read_text(directory / "out")), bytes);
     std::filesystem::remove(directory / "out");  // what a file holds stays
   }
+}
+
+/// How many pages of a file the page cache holds.
+std::ptrdiff_t pages_in_cache(const OpenFile& file) {
+  const auto bytes = static_cast<std::size_t>(file.size());
+  void* const at = mmap(nullptr, bytes, PROT_READ, MAP_SHARED, file.cached_descriptor(), 0);
+  EXPECT_NE(at, MAP_FAILED);
+  std::vector<unsigned char> pages((bytes + kPage - 1) / kPage);
+  EXPECT_EQ(mincore(at, bytes, pages.data()), 0);
+  munmap(at, bytes);
+  return std::ranges::count_if(pages, [](unsigned char page) { return (page & 1) != 0; });
+}
+
+TEST(Engine, DirectWritesOfAnyBytesLeaveThePageCacheEmpty) {
+  const TemporaryDirectory directory;
+  struct statfs system{};
+  ASSERT_EQ(statfs((directory / "").c_str(), &system), 0);
+  constexpr index_t kSize = (4 << 20) + 1000, kPiece = 8192, kHeader = 128;
+  const OpenFile file = OpenFile::in_place(directory / "out", kSize);
+  if (!file.direct() || system.f_type == TMPFS_MAGIC) GTEST_SKIP() << "no file system here passes by the page cache";
+  const auto engine = make_engine();
+  Pages memory(kPiece);
+  for (index_t offset = kHeader; offset < kSize; offset += kPiece) {
+    Request r;
+    r.kind = Request::Kind::write;
+    r.file = &file;
+    r.offset = offset;
+    r.bytes = std::min(kPiece, kSize - offset);
+    r.buffer = memory.at(offset);
+    engine->submit(r);
+    engine->wait(r);
+  }
+  EXPECT_LE(pages_in_cache(file), 1);  // the last one, which is not whole
+}
+
+TEST(Engine, ReadsThroughThePageCacheLeaveItEmpty) {
+  const TemporaryDirectory directory;
+  struct statfs system{};
+  ASSERT_EQ(statfs((directory / "").c_str(), &system), 0);
+  if (system.f_type == TMPFS_MAGIC) GTEST_SKIP() << "files of this directory are in memory";
+  constexpr index_t kSize = 32 << 20, kPiece = 1 << 20;
+  const OpenFile file = OpenFile::in_place(directory / "x", kSize, PageCache::used);
+  const std::vector<std::byte> bytes = random_bytes(kPiece);
+  for (index_t offset = 0; offset < kSize; offset += kPiece)
+    ASSERT_EQ(pwrite(file.cached_descriptor(), bytes.data(), bytes.size(), offset), kPiece);
+  fsync(file.cached_descriptor());
+  posix_fadvise(file.cached_descriptor(), 0, 0, POSIX_FADV_DONTNEED);
+  const auto engine = make_engine();
+  Pages memory(kPiece);
+  for (index_t offset = 0; offset < kSize; offset += kPiece) {
+    Request r;
+    r.file = &file;
+    r.offset = offset;
+    r.bytes = kPiece;
+    r.buffer = memory.at(offset);
+    engine->submit(r);
+    engine->wait(r);
+  }
+  EXPECT_EQ(pages_in_cache(file), 0);
+}
+
+TEST(Engine, AWriteWhosePagesCannotBeReadFails) {
+  const TemporaryDirectory directory;
+  const OpenFile file = OpenFile::in_place(directory / "out", 100'000);
+  if (!file.direct()) GTEST_SKIP() << "no direct requests here";
+  for (const EngineKind kind : {EngineKind::best, EngineKind::threads})
+    for (const index_t nth : {0, 1}) {
+      const auto engine =
+          make_engine({.kind = kind, .fault = [nth](Request::Kind k, index_t number) {
+                         return k == Request::Kind::read && number == nth ? Fault{.errno_value = EIO} : Fault{};
+                       }});
+      Pages memory(20'000);
+      Request r;
+      r.kind = Request::Kind::write;
+      r.file = &file;
+      r.offset = 5000;
+      r.bytes = 20'000;
+      r.buffer = memory.at(r.offset);
+      engine->submit(r);
+      EXPECT_THROW(engine->wait(r), IoError);
+      EXPECT_EQ(engine->writes().transfers, 0);
+    }
 }
 
 /// What a read of 100,000 bytes of a file of as many does under this hook.

@@ -48,7 +48,11 @@ template <class Call>
 ssize_t move(Kind kind, std::size_t bytes, const Call& call) {
   const Trouble trouble = next(kind);
   if (trouble == Trouble::is_truncated) return 0;
-  if (trouble == Trouble::comes_short) return call(bytes > 1 ? bytes - 1 : bytes);
+  if (trouble == Trouble::comes_short) {
+    constexpr std::size_t kPage = 4096;  // direct calls move whole ones
+    const std::size_t less = bytes % kPage == 0 ? kPage : 1;
+    return call(bytes > less ? bytes - less : bytes);
+  }
   if (trouble == Trouble::none) return call(bytes);
   errno = trouble == Trouble::fails ? EIO : ENOSPC;
   return -1;

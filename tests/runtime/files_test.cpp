@@ -198,6 +198,9 @@ TEST(Files, NeighbouringBlocksShareRequests) {
   const Measured m = run(plan, filled.tensors(), {.backend = backend.get()});
   EXPECT_EQ(Words(report.read), m.io.total_reads() * 4);
   EXPECT_LT(report.reads.transfers, 300);  // of some ten thousand blocks, in passes over 64 KiB of K and V
+  EXPECT_EQ(Words(report.written), m.io.total_writes() * 4);
+  EXPECT_EQ(report.writes.asked, report.written);
+  EXPECT_LE(report.writes.transfers, 2);  // of some ten blocks, in 32 KiB of O; the page at the end of the file is one
 }
 
 }  // namespace

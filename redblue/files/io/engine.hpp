@@ -17,8 +17,8 @@ namespace redblue::file::io {
 
 /// Bytes of a file that are to be read or written. The caller keeps the request, the file and the memory until it is
 /// done. `buffer` is where byte `offset` of the file lies in memory: its address leaves the same remainder as `offset`
-/// when divided by kPage. A read may fill the memory from the page boundary before the first byte to the one after the
-/// last, so this memory must be the caller's, too.
+/// when divided by kPage. The engine may fill the memory from the page boundary before the first byte to the one after
+/// the last, so this memory must be the caller's, too.
 struct Request {
   enum class Kind : std::uint8_t { read, write };
 
@@ -60,9 +60,11 @@ struct Traffic {
   index_t transfers = 0;  ///< that the kernel was asked for
 };
 
-/// Carries out requests, many at a time, in any order. Direct requests are widened to whole pages when they read; of a
-/// write, whole pages are written directly and the rest through the page cache, whose pages are given back as soon as
-/// they are on the disk, so that the cache holds a few MiB of a file at most. Any number of threads may use it.
+/// Carries out requests, many at a time, in any order. Direct requests are widened to whole pages: of a write, the
+/// pages at its ends are read first where it has only a part of them. So of two writes to one page, the first must be
+/// done before the other is submitted. Only the page in which the file ends, if it is no whole one, passes through the
+/// page cache. Where requests are not direct, pages are given back as soon as they are read or on the disk, so that the
+/// cache holds a few MiB of a file at most. Any number of threads may use it.
 class Engine {
  public:
   Engine(const Engine&) = delete;
@@ -87,15 +89,18 @@ class Engine {
  protected:
   explicit Engine(EngineOptions options) : options_(std::move(options)) {}
 
+  struct Edges;
   /// One system call of a request, or several where one moves less than all.
   struct Transfer {
     Request* request = nullptr;
+    Request::Kind kind = Request::Kind::read;  ///< a request that writes may have to read pages first
     int descriptor = -1;
     index_t offset = 0;  ///< what is left of it
     index_t bytes = 0;
     std::byte* buffer = nullptr;
-    index_t needed = 0;        ///< bytes that must be moved; those beyond may lie behind the end of the file
-    bool begun_twice = false;  ///< io_uring gave it up with the thread that had begun it
+    index_t needed = 0;              ///< bytes that must be moved; those beyond may lie behind the end of the file
+    bool begun_twice = false;        ///< io_uring gave it up with the thread that had begun it
+    std::shared_ptr<Edges> edges{};  ///< that it reads a page of
   };
   /// Moves what is left of it, or a part, and calls completed() from any thread. `at_most` bytes, where a test says so.
   virtual void start(Transfer* transfer, index_t at_most) = 0;
@@ -109,6 +114,10 @@ class Engine {
   };
   Traffic traffic_of(Request::Kind kind) const;
   void begin(Request& request, int descriptor, index_t from, index_t to, index_t needed_to);
+  /// Writes the bytes from `from` to `to` of a request directly, once it has read what else their pages hold.
+  void write_pages(Request& request, index_t from, index_t to);
+  /// A page of these is there: the write begins after the last.
+  void edge_read(Request& request, const Edges& edges);
   void restart(Transfer* transfer);
   void give_back_pages(const Transfer& transfer);
   void finish(Transfer* transfer, int errno_value);

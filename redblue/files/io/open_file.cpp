@@ -99,6 +99,9 @@ OpenFile::~OpenFile() {
 }
 
 void OpenFile::open_direct(PageCache cache) {
+  // Requests say what is read. What the kernel would read ahead of them would stay in the page cache: it comes in
+  // pieces that reach beyond a request, and only whole ones are given back.
+  posix_fadvise(cached_, 0, 0, POSIX_FADV_RANDOM);
   if (cache == PageCache::used) return;
 #ifdef STATX_DIOALIGN
   struct statx status{};

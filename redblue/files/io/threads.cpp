@@ -45,8 +45,8 @@ void ThreadsEngine::work() {
     lock.unlock();
     Transfer& t = *task.transfer;
     const auto bytes = static_cast<std::size_t>(task.bytes);
-    const ssize_t n = t.request->kind == Request::Kind::read ? pread(t.descriptor, t.buffer, bytes, t.offset)
-                                                             : pwrite(t.descriptor, t.buffer, bytes, t.offset);
+    const ssize_t n = t.kind == Request::Kind::read ? pread(t.descriptor, t.buffer, bytes, t.offset)
+                                                    : pwrite(t.descriptor, t.buffer, bytes, t.offset);
     completed(&t, n < 0 ? -errno : n);
     lock.lock();
   }

@@ -50,7 +50,7 @@ class UringEngine : public Engine {
       const Transfer& t = *task.transfer;
       const auto bytes = static_cast<unsigned>(std::min<index_t>(task.bytes, kMost));
       const auto offset = static_cast<std::uint64_t>(t.offset);
-      if (t.request->kind == Request::Kind::read)
+      if (t.kind == Request::Kind::read)
         io_uring_prep_read(entry, t.descriptor, t.buffer, bytes, offset);
       else
         io_uring_prep_write(entry, t.descriptor, t.buffer, bytes, offset);

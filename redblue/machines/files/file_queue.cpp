@@ -22,8 +22,19 @@ constexpr index_t kSmallGap = 1 << 15;
 constexpr std::size_t kMostOpen = 8;       ///< runs that grow: operands that are read in turn
 constexpr std::size_t kMostListed = 4096;  ///< pieces that are read, and that are written, ahead
 
-bool overlap(const file::io::Request& r, const PlaceInFile& place, index_t bytes) {
-  return r.file == place.file && r.offset < place.offset + bytes && place.offset < r.offset + r.bytes;
+/// A write that goes on does so within this number of listed pieces.
+constexpr std::size_t kSoon = 64;
+/// A request takes at most an eighth of the memory for writes: others are filled and written meanwhile.
+constexpr index_t kWritesAtOnce = 8;
+
+/// Do two of Request, PlaceInFile with bytes, and pieces that are written have a byte of a file in common?
+bool overlap(const auto& a, const file::io::OpenFile* file, index_t offset, index_t bytes) {
+  return a.file == file && a.offset < offset + bytes && offset < a.offset + a.bytes;
+}
+/// Do they have a page in common?
+bool share_page(const file::io::Request& a, const file::io::Request& b) {
+  const auto end = [](const file::io::Request& r) { return file::io::up_to_page(r.offset + r.bytes); };
+  return a.file == b.file && file::io::down_to_page(a.offset) < end(b) && file::io::down_to_page(b.offset) < end(a);
 }
 
 }  // namespace
@@ -41,7 +52,8 @@ FileQueue::FileQueue(const file::io::FileMap& map, Engine& engine, const FileBuf
 FileQueue::~FileQueue() {
   for (const Run& run : runs_)
     if (run.sent) Engine::wait_done(run.request);
-  for (const auto& w : sent_writes_) Engine::wait_done(w->request);
+  for (const auto& w : writes_)
+    if (w->sent_as > 0) Engine::wait_done(w->request);
 }
 
 Cut FileQueue::cut_for(const FileBuffers& buffers) { return {buffers.request, kSmallGap}; }
@@ -105,33 +117,32 @@ void FileQueue::list_write_of(Lock& lock, const Piece& p) {
   const auto place = place_of(p);
   if (!place) return;
   wait_for_machine(lock, [&] { return listed_writes_.size() < kMostListed; });
-  auto write = std::make_shared<Write>();
-  write->request.kind = Request::Kind::write;
-  write->request.file = place->file;
-  write->request.offset = place->offset;
-  write->request.bytes = p.bytes;
-  listed_writes_.push_back(std::move(write));
+  listed_writes_.push_back({place->file, place->offset, p.bytes});
   if (listed_writes_.size() == 1) for_machine_.notify_all();
 }
 
 void FileQueue::wait_for_writes(Lock& lock, const PlaceInFile& place, index_t bytes) {
-  const auto overlaps = [&](const std::shared_ptr<Write>& w) { return overlap(w->request, place, bytes); };
+  const auto overlaps = [&](const auto& w) { return overlap(w, place.file, place.offset, bytes); };
   while (true) {
-    const auto sent = std::find_if(sent_writes_.begin(), sent_writes_.end(),
-                                   [&](const auto& w) { return overlaps(w) && !Engine::is_done(w->request); });
-    const bool listed = (write_ != nullptr && overlaps(write_)) || std::ranges::any_of(listed_writes_, overlaps);
-    if (sent == sent_writes_.end() && !listed) return;
+    const auto made = std::ranges::find_if(
+        writes_, [&](const auto& w) { return overlaps(w->request) && !Engine::is_done(w->request); });
+    const bool listed = std::ranges::any_of(listed_writes_, overlaps);
+    if (made == writes_.end() && !listed) return;
     if (!open_.empty()) {  // what is listed before it goes out, and no later piece joins it
       send_all(lock);
       continue;  // the lock was away
     }
-    if (listed) {
+    if (listed || *made == write_) {
       list_waits_ = true;
       wait_for_machine(lock, [&] { return !list_waits_; });
       continue;
     }
     // The list may drop it while the lock is away.
-    const std::shared_ptr<Write> waited = *sent;  // NOLINT(performance-unnecessary-copy-initialization)
+    const std::shared_ptr<Write> waited = *made;  // NOLINT(performance-unnecessary-copy-initialization)
+    if (waited->sent_as == 0) {
+      send(lock, waited);
+      continue;
+    }
     lock.unlock();
     Engine::wait_done(waited->request);
     lock.lock();
@@ -220,7 +231,8 @@ FileQueue::Taken FileQueue::take(const Piece& p, bool counted) {
 }
 
 FileQueue::Run& FileQueue::read_now(Lock& lock, const PlaceInFile& place, const Piece& p) {
-  while (std::ranges::any_of(sent_writes_, [&](const auto& w) { return overlap(w->request, place, p.bytes); }))
+  while (std::ranges::any_of(writes_,
+                             [&](const auto& w) { return overlap(w->request, place.file, place.offset, p.bytes); }))
     finish_oldest_write(lock);
   Run& run = run_for(lock, place, p.bytes);  // there is room: all else has been taken and given back
   ++run.pieces_left;
@@ -247,56 +259,127 @@ std::byte* FileQueue::begin_write(const Piece& p) {
   const auto place = place_of(p);
   if (!place) return nullptr;
   if (!place->file->writable()) throw std::logic_error("a schedule writes to a file that is only read");
+  const ListedWrite piece = piece_ = {place->file, place->offset, p.bytes};
   Lock lock(mutex_);
   traffic_.written += p.words() * p.width();
   for_machine_.wait(lock, [&] { return !listed_writes_.empty() || ended_; });
   if (!listed_writes_.empty()) {
-    write_ = listed_writes_.front();
-    const Request& r = write_->request;
-    if (r.file != place->file || r.offset != place->offset || r.bytes != p.bytes)
+    const ListedWrite& listed = listed_writes_.front();
+    if (listed.file != piece.file || listed.offset != piece.offset || listed.bytes != piece.bytes)
       throw std::logic_error("a machine writes another block than was listed");
-    listed_writes_.pop_front();
   } else {
     if (list_error_) std::rethrow_exception(list_error_);
-    write_ = std::make_shared<Write>();
-    write_->request.kind = Request::Kind::write;
-    write_->request.file = place->file;
-    write_->request.offset = place->offset;
-    write_->request.bytes = p.bytes;
+    listed_writes_.push_back(piece);
   }
-  while (!sent_writes_.empty() && Engine::is_done(sent_writes_.front()->request)) finish_oldest_write(lock);
-  while (std::ranges::any_of(sent_writes_, [&](const auto& w) { return overlap(w->request, *place, p.bytes); }))
-    finish_oldest_write(lock);
-  const index_t bytes = place->offset % kPage + p.bytes;
-  while ((write_->space = write_ring_.take(bytes)).memory == nullptr) finish_oldest_write(lock);
-  write_->request.buffer = write_->space.memory + place->offset % kPage;
-  return write_->request.buffer;
+  find_write(lock, piece);
+  return write_->request.buffer + (piece.offset - write_->request.offset);
+}
+
+/// Sets write_: one that ends where the piece begins, or a new one.
+void FileQueue::find_write(Lock& lock, const ListedWrite& piece) {
+  while (!writes_.empty() && Engine::is_done(writes_.front()->request)) finish_oldest_write(lock);
+  // What stands in its place goes out before it.
+  const auto covered = [&](const auto& w) {
+    return w->sent_as == 0 && overlap(w->request, piece.file, piece.offset, piece.bytes);
+  };
+  for (auto w = std::ranges::find_if(writes_, covered); w != writes_.end(); w = std::ranges::find_if(writes_, covered))
+    send(lock, std::shared_ptr<Write>(*w));
+
+  const auto before = [&] {
+    return std::ranges::find_if(writes_, [&](const auto& w) {
+      return w->sent_as == 0 && w->request.file == piece.file && w->request.offset + w->request.bytes == piece.offset;
+    });
+  };
+  const auto size_of = [](const Write& w) { return w.space.end - w.space.begin - w.request.offset % kPage; };
+  if (const auto w = before(); w != writes_.end() && (*w)->request.bytes + piece.bytes <= size_of(**w)) {
+    write_ = *w;
+    return;
+  }
+
+  index_t size = piece.offset % kPage + piece.bytes;
+  if (goes_on(piece.file, piece.offset + piece.bytes))
+    size = std::max(size, std::min(buffers_.request, file::io::down_to_page(write_ring_.size() / kWritesAtOnce)));
+  auto write = std::make_shared<Write>();
+  while ((write->space = write_ring_.take(size)).memory == nullptr) finish_oldest_write(lock);
+  Request& r = write->request;
+  r.kind = Request::Kind::write;
+  r.file = piece.file;
+  r.offset = piece.offset;
+  r.buffer = write->space.memory + piece.offset % kPage;
+  r.parts_left = 1;  // it is not done before it is sent
+  const auto w = before();
+  const std::shared_ptr<Write> full = w == writes_.end() ? nullptr : *w;
+  if (full != nullptr) {  // the page that both write belongs to the new one
+    Request& f = full->request;
+    const index_t both = std::min(piece.offset % kPage, f.bytes);
+    std::memcpy(r.buffer - both, f.buffer + (f.bytes - both), static_cast<std::size_t>(both));
+    r.offset -= both;
+    r.buffer -= both;
+    r.bytes += both;
+    f.bytes -= both;
+  }
+  write_ = write;
+  writes_.push_back(std::move(write));
+  if (full != nullptr) send(lock, full);
+}
+
+/// Will the machine soon write what lies behind this byte? So it may, where too little is listed to tell.
+bool FileQueue::goes_on(const file::io::OpenFile* file, index_t end) const {
+  const auto last = listed_writes_.begin() + static_cast<std::ptrdiff_t>(std::min(listed_writes_.size(), kSoon));
+  const bool listed = std::any_of(listed_writes_.begin(), last,
+                                  [&](const ListedWrite& w) { return w.file == file && w.offset == end; });
+  return listed || (!ended_ && listed_writes_.size() < kSoon);
+}
+
+void FileQueue::send(Lock& lock, const std::shared_ptr<Write>& write) {
+  write->sent_as = ++writes_sent_;
+  write_ring_.cut(write->space, write->request.offset % kPage + write->request.bytes);
+  const auto is_before = [&](const auto& w) {
+    return w->sent_as > 0 && w->sent_as < write->sent_as && !Engine::is_done(w->request) &&
+           share_page(w->request, write->request);
+  };
+  for (auto w = std::ranges::find_if(writes_, is_before); w != writes_.end();
+       w = std::ranges::find_if(writes_, is_before)) {
+    const std::shared_ptr<Write> waited = *w;
+    lock.unlock();
+    Engine::wait_done(waited->request);
+    lock.lock();
+  }
+  if (write->request.bytes == 0)
+    write->request.parts_left = 0;  // all of it belongs to the next one
+  else
+    engine_.submit(write->request);
 }
 
 void FileQueue::send_write() {
-  if (before_write_) before_write_(*write_->request.file, write_->request.offset, write_->request.bytes);
-  const Lock lock(mutex_);
-  sent_writes_.push_back(write_);
-  engine_.submit(write_->request);
-  write_.reset();
+  if (before_write_) before_write_(*piece_.file, piece_.offset, piece_.bytes);
+  Lock lock(mutex_);
+  Request& r = write_->request;
+  r.bytes += piece_.bytes;
+  listed_writes_.pop_front();
+  const std::shared_ptr<Write> write = std::exchange(write_, nullptr);
+  if (!goes_on(r.file, r.offset + r.bytes)) send(lock, write);
   if (std::exchange(list_waits_, false) || listed_writes_.size() + 1 == kMostListed) for_list_.notify_all();
 }
 
 void FileQueue::finish_oldest_write(Lock& lock) {
-  const std::shared_ptr<Write> oldest = sent_writes_.front();
+  const std::shared_ptr<Write> oldest = writes_.front();
+  if (oldest->sent_as == 0) send(lock, oldest);
   lock.unlock();
   const auto start = std::chrono::steady_clock::now();
   Engine::wait_done(oldest->request);
   traffic_.waited += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   lock.lock();
-  sent_writes_.pop_front();
+  writes_.pop_front();
   write_ring_.give_back(oldest->space.end);
   engine_.wait(oldest->request);
 }
 
 void FileQueue::finish_writes() {
   Lock lock(mutex_);
-  while (!sent_writes_.empty()) finish_oldest_write(lock);
+  for (std::size_t i = 0; i < writes_.size(); ++i)
+    if (const std::shared_ptr<Write> w = writes_[i]; w->sent_as == 0) send(lock, w);
+  while (!writes_.empty()) finish_oldest_write(lock);
 }
 
 void FileQueue::finish() {

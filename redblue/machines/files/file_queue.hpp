@@ -26,8 +26,9 @@ struct FileTraffic {
 /// Stands between files and the machine that computes. One thread lists the blocks that the machine will read and
 /// write, in that order, by walking through the same schedule (listing.hpp): the queue reads those ahead, as many as
 /// its buffers hold, neighbouring ones in one request. The machine, on another thread, takes the blocks in the same
-/// order. A block that overlaps one which is still to be written is read after that. Where nothing is listed (the
-/// schedule asks for data) a block is read when the machine wants it.
+/// order. What it writes waits where the list says that the block behind it in the file will come soon, so that one
+/// request writes both. A block that overlaps one which is still to be written is read after that. Where nothing is
+/// listed (the schedule asks for data) a block is read when the machine wants it, and written at once.
 ///
 /// Words at addresses that are not of the map are in memory, and the queue leaves them alone.
 class FileQueue {
@@ -104,9 +105,15 @@ class FileQueue {
     index_t bytes;
     Run* run;
   };
+  struct ListedWrite {
+    const file::io::OpenFile* file;
+    index_t offset, bytes;
+  };
+  /// Words of several pieces that one request writes.
   struct Write {
     Request request;
     file::io::Ring::Space space{};
+    index_t sent_as = 0;  ///< the how many-th that is sent; 0: it is not, and may grow
   };
   struct Taken {
     std::byte* bytes = nullptr;
@@ -131,6 +138,9 @@ class FileQueue {
   void give_back(Run& run);
   std::byte* begin_write(const Piece& p);
   void send_write();
+  void find_write(Lock& lock, const ListedWrite& piece);
+  bool goes_on(const file::io::OpenFile* file, index_t end) const;
+  void send(Lock& lock, const std::shared_ptr<Write>& write);
   void finish_oldest_write(Lock& lock);
   /// Reads a piece, and writes it as visit() leaves it.
   template <class Visit>
@@ -151,11 +161,14 @@ class FileQueue {
   std::mutex mutex_;
   std::condition_variable for_machine_, for_list_;
   file::io::Ring read_ring_, write_ring_;
-  std::deque<Run> runs_;       ///< in the order of their memory
-  std::vector<Run*> open_;     ///< of them, those that are not sent
-  std::deque<Listed> listed_;  ///< pieces that the machine has not taken
-  std::deque<std::shared_ptr<Write>> listed_writes_, sent_writes_;
-  std::shared_ptr<Write> write_;  ///< that the machine is making
+  std::deque<Run> runs_;                       ///< in the order of their memory
+  std::vector<Run*> open_;                     ///< of them, those that are not sent
+  std::deque<Listed> listed_;                  ///< pieces that the machine has not taken
+  std::deque<ListedWrite> listed_writes_;      ///< the machine is making the first, or will
+  std::deque<std::shared_ptr<Write>> writes_;  ///< in the order of their memory
+  std::shared_ptr<Write> write_;               ///< to which the machine adds a piece
+  ListedWrite piece_{};                        ///< that it adds
+  index_t writes_sent_ = 0;
   bool ended_ = false, stopped_ = false, list_waits_ = false;
   index_t free_at_notice_ = 0;  ///< bytes of the read ring when the list last heard of them
   std::exception_ptr list_error_;
