@@ -218,6 +218,24 @@ TEST(OverFiles, ReportsTheTimeOfEachLevelAndHowFarItReadsAhead) {
           {"request", 512 * 1024}, {"depth", 4 + 4}, {"read", 8 << 20}, {"write", 2 << 20}, {"disk_measured", true}}));
 }
 
+/// Parts of a row of scores lie apart in the file: tiles of few keys would be written in pieces of some bytes.
+TEST(OverFiles, WritesScoresInFewRequests) {
+  const Workplace w;
+  for (const char* const name : {"q", "k"}) {
+    std::ofstream(w / name).flush();
+    std::filesystem::resize_file(w / name, 2048 * 16 * 4);
+  }
+  for (const Args& memory : {"--memory 4MiB"_args, "--memory 64MiB"_args}) {
+    const Finished f =
+        w.run("run --op scores --layout nd --raw q=q:f32:2048x16 --raw k=k:f32:2048x16 --s s.npy --json"_args + memory);
+    ASSERT_EQ(f.exit_code, 0) << f.err;
+    const Json files = f.json()["files"];
+    EXPECT_EQ(files["word_bytes_written"], 2048 * 2048 * 4);
+    EXPECT_EQ(files["writes"]["asked"], 2048 * 2048 * 4);
+    EXPECT_LE(files["writes"]["transfers"], 1100);  // one for every other row, and some
+  }
+}
+
 TEST(OverFiles, RefusesByNameWhatItCannotDo) {
   const Problem p = grouped_problem();
   const Workplace w;

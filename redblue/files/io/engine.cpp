@@ -95,6 +95,7 @@ void Engine::write_pages(Request& r, index_t from, index_t to) {
   const auto read = [&](Edge& edge) {
     if (edge.offset < 0) return;
     ++edges->left;
+    begin_busy();
     restart(new Transfer{.request = &r,
                          .kind = Request::Kind::read,
                          .descriptor = r.file->direct_descriptor(),
@@ -119,6 +120,7 @@ void Engine::edge_read(Request& r, const Edges& edges) {
                                    .bytes = to - from,
                                    .buffer = r.buffer + (from - r.offset),
                                    .needed = to - from};
+  begin_busy();
   if (r.errno_value != 0 || r.failed_at >= 0) return finish(write, r.errno_value);
   edges.fill(r);
   restart(write);

@@ -23,6 +23,26 @@ constexpr index_t kKiB = 1 << 10, kMiB = 1 << 20;
 /// Tiles of many rows keep kernels busy; smaller ones are for where memory is short.
 constexpr std::array<index_t, 3> kMultiples{128, 16, 1};
 
+/// A tile of scores or weights is written in as many pieces as it has rows, unless it takes all keys: tiles of few keys
+/// would be written in pieces of some bytes. So these options plan for tiles whose rows take 64 KiB, or the whole row
+/// if that is less, with as many queries as their M holds beside them. Returns whether they do now.
+bool take_long_rows(const Problem& p, plan::Options& o, index_t word) {
+  constexpr index_t kPiece = 64 * kKiB, kFewRows = 16;
+  const bool writes_pairs = p.op == Operation::scores || p.op == Operation::weights;
+  const bool asked =
+      o.tiling || o.multiple.query > 1 || o.multiple.key > 1 || (!o.schedule.empty() && o.schedule != "sddmm");
+  if (!writes_pairs || asked || !p.patterns.empty() || p.n_k == 0) return false;
+  const index_t M = o.M.to_index() / 64 * 63;  // statistics and slopes take few words
+  const auto rows_beside = [&](index_t keys) { return std::min(p.n_q, M / (keys + p.d + 2)); };
+  index_t keys = ceil_div(p.n_k, ceil_div(p.n_k * word, kPiece));
+  while (keys > 1 && rows_beside(keys) < std::min(kFewRows, p.n_q)) keys = ceil_div(keys, 2);
+  if (rows_beside(keys) < 1) return false;
+  o.schedule = "sddmm";
+  o.tiling = plan::Tiling{{"panel", 1}, {"a", rows_beside(keys)}, {"b", keys}};
+  return true;
+}
+constexpr std::string_view kLongRows = "sddmm, with tiles of many keys, so that files get long pieces of rows";
+
 // What is taken for the speed of a machine that `redblue doctor` has not measured: a plain solid-state disk, memory and
 // core.
 constexpr double kSomeDisk = 1e9, kSomeMemory = 1e10, kSomeCache = 1e11, kSomeFlops = 1e11, kSomeExps = 2e9;
@@ -97,8 +117,11 @@ class Search {
       o.outer = options_.outer;
       o.grain = levels::grain_for_kernels(o.word, threads);
       o.by_time = true;
+      o.outer.M = o.levels[1].bytes / word_;
+      const bool long_rows = take_long_rows(problem_, o.outer, word_);
       try {
         planned_.nest = levels::make_nest(problem_, o);
+        if (long_rows) planned_.nest.outer.reason = kLongRows;
         planned_.bytes = bytes_of(planned_.nest.outer);
         if (planned_.bytes <= options_.memory) return true;
       } catch (const CapacityError&) {
@@ -155,9 +178,12 @@ class Search {
     for (const index_t percent : {100, 85, 70, 55, 40}) {
       plan::Options o = options_.outer;
       o.M = own_M() > 0 ? own_M() : Words(room_ / 100 * percent);
-      if (!own_multiples) o.multiple.query = o.multiple.key = multiple;
+      const bool long_rows = take_long_rows(problem_, o, word_);
+      if (!own_multiples && !o.tiling) o.multiple.query = o.multiple.key = multiple;
       try {
-        consider(plan::make_plan(problem_, o), cap, run, best);
+        plan::Plan plan = plan::make_plan(problem_, o);
+        if (long_rows) plan.reason = kLongRows;
+        consider(std::move(plan), cap, run, best);
       } catch (const CapacityError&) {
         none_ = std::current_exception();
       }
