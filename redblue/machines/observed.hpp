@@ -6,9 +6,9 @@
 
 namespace redblue::machine {
 
-/// Calls back after every round of an `each` of another machine, and within one whenever a worker has read `words` more
-/// words, with the machine of that worker and on its thread: for progress bars, and for what goes on beside a run. An
-/// empty function is not called.
+/// Calls back after every round of an `each` of another machine, and within one whenever a worker has loaded or stored
+/// `words` more words, with the machine of that worker and on its thread: for progress bars, and for what goes on
+/// beside a run. An empty function is not called.
 template <class Base>
 class Observed : public Passing<Observed<Base>, Base> {
  public:
@@ -23,8 +23,11 @@ class Observed : public Passing<Observed<Base>, Base> {
 
   void read(const Arg& tile, const Block& b) {
     this->base().read(tile, b);
-    read_ += b.shape.words();
-    if (read_ >= words_) call_back();
+    add(b);
+  }
+  void write(const Block& b, const Arg& tile) {
+    this->base().write(b, tile);
+    add(b);
   }
 
   template <class Body>
@@ -41,13 +44,17 @@ class Observed : public Passing<Observed<Base>, Base> {
   }
 
  private:
+  void add(const Block& b) {
+    moved_ += b.shape.words();
+    if (moved_ >= words_) call_back();
+  }
   void call_back() {
-    read_ = 0;
+    moved_ = 0;
     if (callback_) callback_(this->base());
   }
 
   const Callback& callback_;
-  index_t words_, read_ = 0;  ///< between two calls, and since the last one
+  index_t words_, moved_ = 0;  ///< between two calls, and since the last one
 };
 
 }  // namespace redblue::machine
