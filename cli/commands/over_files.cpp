@@ -132,7 +132,8 @@ void OverFiles::require_heeded(const Problem& kind, const ObjectiveOptions& obje
   refuse(certificate, "--tolerance, or --certificate,", kAll);
   refuse(objective.objective.has_value(), "--objective",
          "such a run is planned for its files and this machine's caches; leave it out");
-  refuse(objective.machine.has_value(), "--machine", "such a run is planned for the machine that it runs on; leave it out");
+  refuse(objective.machine.has_value(), "--machine",
+         "such a run is planned for the machine that it runs on; leave it out");
   refuse(files.input && is_npz(*files.input), "an input in .npz",
          "it is unpacked into memory; write safetensors or .npy, which are read where they lie");
   refuse(files.output && is_npz(*files.output), "an output in .npz",
