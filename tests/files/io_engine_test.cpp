@@ -176,7 +176,7 @@ TEST(Engine, ReadsThroughThePageCacheLeaveItEmpty) {
   const std::vector<std::byte> bytes = random_bytes(kPiece);
   for (index_t offset = 0; offset < kSize; offset += kPiece)
     ASSERT_EQ(pwrite(file.cached_descriptor(), bytes.data(), bytes.size(), offset), kPiece);
-  fsync(file.cached_descriptor());
+  fdatasync(file.cached_descriptor());  // fsync() does nothing in this program: killed_commit_test.cpp
   posix_fadvise(file.cached_descriptor(), 0, 0, POSIX_FADV_DONTNEED);
   const auto engine = make_engine();
   Pages memory(kPiece);
@@ -285,7 +285,7 @@ TEST(Engine, ARequestOutlivesTheThreadThatBeganIt) {
   write_text(directory / "x", {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
   for (const Kinds k : kinds()) {
     const OpenFile file(directory / "x", k.cache);
-    fsync(file.cached_descriptor());
+    fdatasync(file.cached_descriptor());  // fsync() does nothing in this program: killed_commit_test.cpp
     const auto engine = make_engine({.kind = k.engine});
     for (int round = 0; round < 30; ++round) {
       posix_fadvise(file.cached_descriptor(), 0, 0, POSIX_FADV_DONTNEED);  // so that it takes a while
