@@ -23,13 +23,15 @@ REASONS = {
 }
 
 
-def end_graphs(names: dict[str, Any], reasons: dict[str, str] = REASONS) -> None:
-    """From the import of torch's compiler on, graphs end at these functions of a module. torch.compiler.disable says so, and
-    imports the compiler, which takes as long as all else of torch: so this waits until somebody else has."""
+def end_graphs(names: dict[str, Any], reasons: dict[str, str] = REASONS, constant: tuple[str, ...] = ()) -> None:
+    """From the import of torch's compiler on, graphs end at these functions of a module, and keep the results of `constant`
+    ones. torch.compiler.disable says so, and imports the compiler, which takes as long as all else of torch: so this waits
+    until somebody else has."""
 
     def disable(_: Any) -> None:
         for name, reason in reasons.items():
             names[name] = torch.compiler.disable(names[name], reason=reason)
-        names["_differentiates"] = torch.compiler.assume_constant_result(names["_differentiates"])
+        for name in constant:
+            names[name] = torch.compiler.assume_constant_result(names[name])
 
     OnImport("torch._dynamo", disable)

@@ -564,4 +564,4 @@ def register_transformers() -> None:
     register()
 
 
-end_graphs(globals())
+end_graphs(globals(), constant=("_differentiates",))

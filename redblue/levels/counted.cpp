@@ -76,6 +76,7 @@ const InnerCounts::Known& InnerCounts::of(const CallKinds::Key& key, const CallK
 InnerCounts::Known InnerCounts::counted(const CallKinds::Kind& kind) {
   const kernel::AnyKernel k = kind.kernel.any();
   std::vector<Shape> shapes;
+  shapes.reserve(kind.args.size());
   for (const Block& b : kind.args) shapes.push_back(b.shape);
   const Division division(k, shapes);
   const Call call{k, division, kind.args, sizes_.of(k, division, shapes), below_ == nullptr};

@@ -340,7 +340,8 @@ void FileQueue::send(Lock& lock, const std::shared_ptr<Write>& write) {
   };
   for (auto w = std::ranges::find_if(writes_, is_before); w != writes_.end();
        w = std::ranges::find_if(writes_, is_before)) {
-    const std::shared_ptr<Write> waited = *w;
+    // The list may drop it while the lock is away.
+    const std::shared_ptr<Write> waited = *w;  // NOLINT(performance-unnecessary-copy-initialization)
     lock.unlock();
     Engine::wait_done(waited->request);
     lock.lock();
@@ -377,8 +378,8 @@ void FileQueue::finish_oldest_write(Lock& lock) {
 
 void FileQueue::finish_writes() {
   Lock lock(mutex_);
-  for (std::size_t i = 0; i < writes_.size(); ++i)
-    if (const std::shared_ptr<Write> w = writes_[i]; w->sent_as == 0) send(lock, w);
+  for (const std::shared_ptr<Write>& w : writes_)
+    if (w->sent_as == 0) send(lock, w);
   while (!writes_.empty()) finish_oldest_write(lock);
 }
 

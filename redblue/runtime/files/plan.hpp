@@ -58,7 +58,7 @@ struct FilesPlan {
 /// Throws MemoryError where no run is so small, InvalidProblem where it is for one thread and run.threads are more, and
 /// what plan::make_plan throws.
 ///
-/// ```cpp
+/// ```
 /// const FilesPlan plan = plan_over_files(problem, tensors, map, {}, {.memory = 256 << 20});
 /// const auto backend = files_backend(map, plan.backend_options());
 /// run(plan.nest.outer, tensors, {.threads = plan.threads, .backend = backend.get()});
