@@ -7,6 +7,24 @@
 
 namespace redblue::levels {
 
+namespace {
+
+/// Is there enough to do for several workers? To meet takes them some microseconds, and more on a busy machine.
+bool is_worth_sharing(const kernel::AnyKernel& k, std::span<const Block> blocks) {
+  constexpr index_t kLeast = 1 << 20,
+                    kOfAWord = 16;  // multiply-adds of some 20 microseconds; what a word costs in them
+  std::vector<Arg> args;
+  args.reserve(blocks.size());
+  index_t work = 0;
+  for (const Block& b : blocks) {
+    args.push_back(Arg::streaming(b));
+    work += kOfAWord * b.shape.words();
+  }
+  return work + k.macs(args) >= kLeast;
+}
+
+}  // namespace
+
 template <class T>
 class InnerRam {
  public:
@@ -50,7 +68,7 @@ class InnerRam {
       moved_.words += counted.io().total();
       moved_.peak = std::max(moved_.peak, Words(counted.peak()));
     };
-    machine::Team::run(pool_, workers_, main, machine::Team::Subnormals::flushed);
+    machine::Team::run(pool_, is_worth_sharing(k, blocks) ? workers_ : 1, main, machine::Team::Subnormals::flushed);
     seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   }
 
