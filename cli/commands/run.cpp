@@ -403,6 +403,7 @@ int run_command(const RunFlags& flags) {
   file::partial::PartialRun* const partial = over_files.begin(flags.files, loaded, problem, flags.mask.pattern);
   if (over_files.were_computed()) {
     note("all was computed before; the outputs have their names now");
+    if (flags.json) print(Json{{"schema", "redblue.run/1"}, {"problem", to_json(problem)}, {"computed_before", true}});
     return 0;
   }
   OutputFiles outputs(flags.files, problem, dtype, loaded.any_f64() ? DType::f64 : DType::f32, loaded.layout(), partial,

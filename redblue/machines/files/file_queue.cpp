@@ -334,6 +334,11 @@ bool FileQueue::goes_on(const file::io::OpenFile* file, index_t end) const {
 void FileQueue::send(Lock& lock, const std::shared_ptr<Write>& write) {
   write->sent_as = ++writes_sent_;
   write_ring_.cut(write->space, write->request.offset % kPage + write->request.bytes);
+  if (write->request.bytes == 0) {  // all of it belongs to the next one: somebody may wait for it already
+    write->request.parts_left = 0;
+    write->request.parts_left.notify_all();
+    return;
+  }
   const auto is_before = [&](const auto& w) {
     return w->sent_as > 0 && w->sent_as < write->sent_as && !Engine::is_done(w->request) &&
            share_page(w->request, write->request);
@@ -346,10 +351,7 @@ void FileQueue::send(Lock& lock, const std::shared_ptr<Write>& write) {
     Engine::wait_done(waited->request);
     lock.lock();
   }
-  if (write->request.bytes == 0)
-    write->request.parts_left = 0;  // all of it belongs to the next one
-  else
-    engine_.submit(write->request);
+  engine_.submit(write->request);
 }
 
 void FileQueue::send_write() {
