@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Usage: add_option.sh BUILD_DIR COMPILER PYTHON FLAGS...
+# Usage: REDBLUE_NEEDS=... add_option.sh BUILD_DIR COMPILER PYTHON FLAGS...
 # Adds two options, a number and one of three names, to a scratch copy of redblue, each in the three files that say what it
 # is: the member of Problem, its row in the table, and its field in redblue.h. (The fourth is where it acts.) Shows that
 # JSON, the program's flags, what is refused, the C struct and its defaults have them; and, where PYTHON has nanobind,
@@ -91,7 +91,6 @@ int main() {
   require_refused([&] { c_api::problem_of(c); }, "fringe = 3: give 0 to 2, for soft, hard, none");
 }
 END
-read -ra needed < <(sed -n 's/^Libs: .*-lredblue //p' "$build/redblue.pc")  # what the library takes of others
 compile=("$compiler" -std=gnu++20 -O0 -fPIC -DFMT_HEADER_ONLY "${@:4}" -I. -Icli -Iredblue/c_api)
 # Several files as one, which reads their headers once; two at a time.
 printf '#include "%s.cpp"\n' redblue/problem/problem redblue/c_api/structs >options.cpp
@@ -99,7 +98,7 @@ printf '#include "%s.cpp"\n' cli/{no_approximations,options/flags,report/json,co
 "${compile[@]}" -c options.cpp &
 "${compile[@]}" -c program.cpp
 wait $!
-"${compile[@]}" program.o options.o "$build/libredblue.a" -Wl,--allow-multiple-definition "${needed[@]}" -o main
+"${compile[@]}" program.o options.o "$build/libredblue.a" -Wl,--allow-multiple-definition $REDBLUE_NEEDS -o main
 ./main
 
 if ! "$python" -c 'import nanobind, numpy' 2>"$work/none"; then
@@ -133,7 +132,7 @@ extension=("${compile[@]}" -w -isystem "$include" -isystem "$nb/include" -I"$nb/
 "${extension[@]}" -c "$nb/src/nb_combined.cpp" &
 "${extension[@]}" -c core.cpp
 wait $!
-"${compile[@]}" -shared core.o nb_combined.o options.o "$build/libredblue.a" -Wl,--allow-multiple-definition "${needed[@]}" \
+"${compile[@]}" -shared core.o nb_combined.o options.o "$build/libredblue.a" -Wl,--allow-multiple-definition $REDBLUE_NEEDS \
   -o python/redblue/_core.so
 : >python/redblue/__init__.py
 PYTHONPATH=python "$python" - <<'END'

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Usage: add_schedule.sh BUILD_DIR COMPILER FLAGS...
+# Usage: REDBLUE_NEEDS=... add_schedule.sh BUILD_DIR COMPILER FLAGS...
 # Adds a schedule to a scratch copy of redblue as CONTRIBUTING.md says: its header, one line of a list, its row in
 # docs/schedules.md, and a mutant. Shows that it is then planned by name, counted, and under every claim; that the claims
 # catch the mutant; and that the page lacked the name before. Only the list is compiled anew; the rest is the library of
@@ -45,9 +45,8 @@ int main() {
   for (const std::string_view name : plan::Registry::built_in().names(Operation::forward)) std::cout << name << '\n';
 }
 END
-read -ra needed < <(sed -n 's/^Libs: .*-lredblue //p' "$build/redblue.pc")  # what the library takes of others
 "$compiler" -std=c++20 -O1 "${@:3}" -I"$work" "$work/main.cpp" "$work/redblue/schedules/lists/forward.cpp" \
-  "$build"/libredblue.a "${needed[@]}" -o "$work/main"
+  "$build"/libredblue.a $REDBLUE_NEEDS -o "$work/main"
 "$work/main" >"$work/names"
 
 not_on_the_page() {
