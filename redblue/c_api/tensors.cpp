@@ -37,15 +37,32 @@ struct NamedCTensor {
   const redblue_tensor* output;
 };
 
-template <class List>
-Tensors list_of_c_tensors(const Problem& p, const List& list) {
+/// The tensors of these lists.
+template <class... Lists>
+Tensors list_of_c_tensors(const Problem& p, const Lists&... lists) {
   const Shapes shapes(p);
   Tensors result;
-  for (const auto& [array, input, output] : list) {
-    const auto shape = shapes[array];
-    result[array] = input != nullptr ? tensor_of(*input, shape, array) : tensor_of(*output, shape, array);
-  }
+  const auto add = [&](const auto& list) {
+    for (const auto& [array, input, output] : list) {
+      const auto shape = shapes[array];
+      result[array] = input != nullptr ? tensor_of(*input, shape, array) : tensor_of(*output, shape, array);
+    }
+  };
+  (add(lists), ...);
   return result;
+}
+
+/// What every operation that follows a forward pass reads of it.
+template <class T>
+std::array<NamedCTensor, 8> of_forward(const T& t) {
+  return {{{SlowArray::Q, &t.q, nullptr},
+           {SlowArray::K, &t.k, nullptr},
+           {SlowArray::V, &t.v, nullptr},
+           {SlowArray::O, &t.o, nullptr},
+           {SlowArray::lse, &t.lse, nullptr},
+           {SlowArray::bias, &t.bias, nullptr},
+           {SlowArray::slopes, &t.slopes, nullptr},
+           {SlowArray::sinks, &t.sinks, nullptr}}};
 }
 
 }  // namespace
@@ -69,58 +86,37 @@ Tensors tensors_of(const Problem& p, const redblue_forward_tensors& t) {
 }
 
 Tensors tensors_of(const Problem& p, const redblue_backward_tensors& t) {
-  return list_of_c_tensors(p, std::to_array<NamedCTensor>({{SlowArray::Q, &t.q, nullptr},
-                                                           {SlowArray::K, &t.k, nullptr},
-                                                           {SlowArray::V, &t.v, nullptr},
-                                                           {SlowArray::O, &t.o, nullptr},
-                                                           {SlowArray::lse, &t.lse, nullptr},
-                                                           {SlowArray::dO, &t.d_o, nullptr},
-                                                           {SlowArray::dlse, &t.dlse, nullptr},
-                                                           {SlowArray::dQ, nullptr, &t.dq},
-                                                           {SlowArray::dK, nullptr, &t.dk},
-                                                           {SlowArray::dV, nullptr, &t.dv},
-                                                           {SlowArray::bias, &t.bias, nullptr},
-                                                           {SlowArray::slopes, &t.slopes, nullptr},
-                                                           {SlowArray::sinks, &t.sinks, nullptr},
-                                                           {SlowArray::dBias, nullptr, &t.dbias},
-                                                           {SlowArray::dSinks, nullptr, &t.dsinks}}));
+  return list_of_c_tensors(p, of_forward(t),
+                           std::to_array<NamedCTensor>({{SlowArray::dO, &t.d_o, nullptr},
+                                                        {SlowArray::dlse, &t.dlse, nullptr},
+                                                        {SlowArray::dQ, nullptr, &t.dq},
+                                                        {SlowArray::dK, nullptr, &t.dk},
+                                                        {SlowArray::dV, nullptr, &t.dv},
+                                                        {SlowArray::dBias, nullptr, &t.dbias},
+                                                        {SlowArray::dSinks, nullptr, &t.dsinks}}));
 }
 
 Tensors tensors_of(const Problem& p, const redblue_tangent_tensors& t) {
-  return list_of_c_tensors(p, std::to_array<NamedCTensor>({{SlowArray::Q, &t.q, nullptr},
-                                                           {SlowArray::K, &t.k, nullptr},
-                                                           {SlowArray::V, &t.v, nullptr},
-                                                           {SlowArray::O, &t.o, nullptr},
-                                                           {SlowArray::lse, &t.lse, nullptr},
-                                                           {SlowArray::tQ, &t.tq, nullptr},
-                                                           {SlowArray::tK, &t.tk, nullptr},
-                                                           {SlowArray::tV, &t.tv, nullptr},
-                                                           {SlowArray::tO, nullptr, &t.to},
-                                                           {SlowArray::tlse, nullptr, &t.tlse},
-                                                           {SlowArray::bias, &t.bias, nullptr},
-                                                           {SlowArray::slopes, &t.slopes, nullptr},
-                                                           {SlowArray::sinks, &t.sinks, nullptr}}));
+  return list_of_c_tensors(p, of_forward(t),
+                           std::to_array<NamedCTensor>({{SlowArray::tQ, &t.tq, nullptr},
+                                                        {SlowArray::tK, &t.tk, nullptr},
+                                                        {SlowArray::tV, &t.tv, nullptr},
+                                                        {SlowArray::tO, nullptr, &t.to},
+                                                        {SlowArray::tlse, nullptr, &t.tlse}}));
 }
 
 Tensors tensors_of(const Problem& p, const redblue_second_tensors& t) {
-  return list_of_c_tensors(p, std::to_array<NamedCTensor>({{SlowArray::Q, &t.q, nullptr},
-                                                           {SlowArray::K, &t.k, nullptr},
-                                                           {SlowArray::V, &t.v, nullptr},
-                                                           {SlowArray::O, &t.o, nullptr},
-                                                           {SlowArray::lse, &t.lse, nullptr},
-                                                           {SlowArray::dO, &t.d_o, nullptr},
-                                                           {SlowArray::dlse, &t.dlse, nullptr},
-                                                           {SlowArray::gQ, &t.gq, nullptr},
-                                                           {SlowArray::gK, &t.gk, nullptr},
-                                                           {SlowArray::gV, &t.gv, nullptr},
-                                                           {SlowArray::LQ, nullptr, &t.lq},
-                                                           {SlowArray::LK, nullptr, &t.lk},
-                                                           {SlowArray::LV, nullptr, &t.lv},
-                                                           {SlowArray::LdO, nullptr, &t.ld_o},
-                                                           {SlowArray::Ldlse, nullptr, &t.ldlse},
-                                                           {SlowArray::bias, &t.bias, nullptr},
-                                                           {SlowArray::slopes, &t.slopes, nullptr},
-                                                           {SlowArray::sinks, &t.sinks, nullptr}}));
+  return list_of_c_tensors(p, of_forward(t),
+                           std::to_array<NamedCTensor>({{SlowArray::dO, &t.d_o, nullptr},
+                                                        {SlowArray::dlse, &t.dlse, nullptr},
+                                                        {SlowArray::gQ, &t.gq, nullptr},
+                                                        {SlowArray::gK, &t.gk, nullptr},
+                                                        {SlowArray::gV, &t.gv, nullptr},
+                                                        {SlowArray::LQ, nullptr, &t.lq},
+                                                        {SlowArray::LK, nullptr, &t.lk},
+                                                        {SlowArray::LV, nullptr, &t.lv},
+                                                        {SlowArray::LdO, nullptr, &t.ld_o},
+                                                        {SlowArray::Ldlse, nullptr, &t.ldlse}}));
 }
 
 Tensors tensors_of(const Problem& p, const redblue_scores_tensors& t) {
