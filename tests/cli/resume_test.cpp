@@ -66,6 +66,24 @@ TEST(CliResume, ARunThatWasKilledGoesOnToTheSameBits) {
   EXPECT_EQ(w.files(), (std::set<std::string>{"x.safetensors", "y.safetensors"}));
 }
 
+/// Killed when all was computed, before the outputs had their names: the last state that the program leaves says so.
+TEST(CliResume, ARunThatWasComputedSaysSo) {
+  const Problem p{.heads = 2, .n_q = 300, .n_k = 300, .d = 16, .d_v = 16};
+  const Workplace w;
+  w.safetensors("x.safetensors", p, generate(p));
+  kill_at_checkpoint(w, kOverFiles + "--quiet --checkpoint-seconds 0"_args, "y.safetensors");
+  const std::string path = w / "y.safetensors.redblue-partial/progress.json";
+  Json state = Json::parse(file::read_text(path));
+  state["complete"] = true;
+  file::write_text(path, state.dump());
+  const Finished f = w.run(kOverFiles + "--resume --json"_args);
+  ASSERT_EQ(f.exit_code, 0) << f.err;
+  EXPECT_THAT(f.err, testing::HasSubstr("all was computed before"));
+  EXPECT_TRUE(f.json()["computed_before"]);
+  EXPECT_EQ(f.json()["problem"]["n_q"], 300);
+  EXPECT_EQ(w.files(), (std::set<std::string>{"x.safetensors", "y.safetensors"}));
+}
+
 /// A run that was killed at a checkpoint goes on with none of `others`, each of which says what differs. It goes on
 /// with its own arguments, to the bits of a run that nothing stopped.
 void expect_only_itself(const Workplace& w, const Args& own, const std::string& output,

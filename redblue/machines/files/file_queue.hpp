@@ -113,7 +113,7 @@ class FileQueue {
   struct Write {
     Request request;
     file::io::Ring::Space space{};
-    index_t sent_as = 0;  ///< the how many-th that is sent; 0: it is not, and may grow
+    index_t sent_as = 0;  ///< its number among those that are sent, from 1 on; 0: it is not sent, and may grow
   };
   struct Taken {
     std::byte* bytes = nullptr;
