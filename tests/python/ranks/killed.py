@@ -26,9 +26,10 @@ class Killed(_comm.Group):
         return super().send(to, channel, memory)
 
 
-def of_rank(rank, folder, moment):
+def of_rank(rank, folder, moment, all_connected):
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=SIZE)
+    all_connected.wait()  # a rank killed before would fail torch's own call above on the others, not ours below
     q, k, v = (torch.randn(1, 2, 8, 4, requires_grad=True) for _ in range(3))
     call = {"comm": dist.group.WORLD, "M": 1000, "patience": PATIENCE}
     began = time.monotonic()
@@ -54,7 +55,8 @@ def of_rank(rank, folder, moment):
 def kill_one(moment):
     with tempfile.TemporaryDirectory() as folder:
         context = torch.multiprocessing.get_context("fork")  # torch is there already
-        processes = [context.Process(target=of_rank, args=(rank, folder, moment)) for rank in range(SIZE)]
+        of_all = (folder, moment, context.Barrier(SIZE, timeout=4 * PATIENCE))
+        processes = [context.Process(target=of_rank, args=(rank, *of_all)) for rank in range(SIZE)]
         for process in processes:
             process.start()
         for process in processes:
