@@ -91,8 +91,9 @@ wheel() {
 }
 
 package=$PWD/build/python
-frameworks=(tests/python/test_{torch,known_calls,torch_strides,replaced,gradient_of_lse,broadcast_masks,lowest_rows,training}.py
-            tests/python/test_{ranks_torch,check_ranks,transformers,how_to,jax,jax_abi,jax_lengths,onnx_backend,onnx_fuse,onnx_exports}.py)
+frameworks=(tests/python/test_{torch,torch_second,torch_strides,known_calls,replaced,gradient_of_lse,broadcast_masks}.py
+            tests/python/test_{lowest_rows,training,ranks_torch,check_ranks,transformers,how_to,second_examples}.py
+            tests/python/test_{jax,jax_abi,jax_lengths,jax_second,onnx_backend,onnx_fuse,onnx_exports}.py)
 pytest() {
   PYTHONPATH=$package REDBLUE_CLI=$PWD/build/release/redblue REDBLUE_C_LIBRARY=$PWD/build/release/libredblue_c.so \
     build/venv/bin/python -m pytest -q -rs -n "$jobs" --dist worksteal "$@"  # -rs: what was skipped, and why
@@ -103,21 +104,25 @@ python_tests() {
 }
 
 # Some cases of each test, where all of them run elsewhere: on another instruction set, or under a sanitizer, which makes
-# them ten times slower. The address sanitizer gets a quarter of them: 7 problems for each claim of a schedule, and 28 that
-# differ for the four claims that compute there, among them every score, patterns, sequences and each modifier.
+# them ten times slower.
 few_cases() { RC_PARAMS=max_success=100 REDBLUE_FEW_CASES=10 REDBLUE_COUNT_CASES=60 "$@"; }
-fewer_cases() { RC_PARAMS=max_success=25 REDBLUE_FEW_CASES=40 "$@"; }
-# tests_of BUILD FILTER SUITE...: the tests of these suites that the filter names, many in one process. ctest starts one for
-# each of thousands, which takes twice as long, and longer with a sanitizer. Each schedule has twelve tests, one a claim: with
-# thirteen parts, each part has all claims. One part of every suite comes before the next, so that no suite is left for the end.
+fewer_cases() { RC_PARAMS=max_success=15 REDBLUE_FEW_CASES=20 "$@"; }
+# tests_of BUILD FILTER SUITE...: the tests of these suites that FILTER names, a pattern or a function that prints that of a
+# suite; many in one process. ctest starts one for each of thousands, which takes twice as long, and longer with a sanitizer.
+# Each schedule has twelve tests, one a claim: with thirteen parts, each part has all claims. One part of every suite comes
+# before the next, so that no suite is left for the end.
 tests_of() {
-  local suite part parts=13
-  for suite in "${@:3}"; do "build/$1/tests/test_$suite" --gtest_list_tests --gtest_filter="$2"; done | grep '^  ' >/dev/null ||
-    { echo "no test is named by $2"; return 1; }
-  for ((part = 0; part < parts; part++)); do for suite in "${@:3}"; do echo "$suite $part"; done; done |
+  local suite part parts=13 named
+  declare -A filters
+  for suite in "${@:3}"; do
+    if declare -F "$2" >/dev/null; then filters[$suite]=$("$2" "$suite"); else filters[$suite]=$2; fi
+  done
+  named=$(for suite in "${@:3}"; do "build/$1/tests/test_$suite" --gtest_list_tests --gtest_filter="${filters[$suite]}"; done)
+  grep '^  ' <<<"$named" >/dev/null || { echo "no test is named by $2" && return 1; }
+  for ((part = 0; part < parts; part++)); do for suite in "${@:3}"; do echo "$suite $part ${filters[$suite]}"; done; done |
     (cd "build/$1" && GTEST_TOTAL_SHARDS=$parts xargs -P "$jobs" -L 1 sh -c \
-      'GTEST_SHARD_INDEX=$2 timeout 600 tests/test_$1 --gtest_brief=1 --gtest_filter="$0" ||
-       { echo "test_$1, part $2: exit status $? (124: stopped after 10 minutes)"; exit 1; }' "$2")
+      'GTEST_SHARD_INDEX=$1 timeout 600 tests/test_$0 --gtest_brief=1 --gtest_filter="$2" ||
+       { echo "test_$0, part $1: exit status $? (124: stopped after 10 minutes)"; exit 1; }')
 }
 # suites BUILD: all that are built.
 suites() { find "build/$1/tests" -maxdepth 1 -name 'test_*' -type f -executable -printf '%f\n' | sed 's/^test_//' | grep -vx c_api; }
@@ -127,29 +132,31 @@ release_tests() {  # the rest are programs and scripts
   tests_of release '*' "${built[@]}" && ctest --preset release -R '^(c_api|kernels\.isa_symbols|pebbling|mpi\.|scratch\.|compile_fail\.)'
 }
 cpp_tests() { if $first; then few_cases release_tests; else release_tests; fi; }
-# All but what measures this machine for seconds, what plans patterns of thousands of queries, what searches long for an
-# optimum, and what asks how exact or how cheap an answer is, where NaN goes, or whether a slip is seen: the release tests do,
-# and other tests take the same paths through memory.
-asan_tests() {
-  local left_out='Doctor.*:CliDoctor.*:CliObjective.*:HugeScores.*:LongSums.*:LongRuns.*:Certificates.*'
-  left_out+=':CertificatesHold.*:FewerTiles.*:Outline.*:Verify.SeesAccuracy*:*ChooseTiling*:*MasksCostNothing*:NaN.*'
-  left_out+=':*CanSkipOrRepeatNothing:Cli.RealData*:Polynomial.HasTheLeastDegrees*:*QueriesWithOneKeyAreZero'
-  left_out+=':Fastest.TakesTheOrderOfLeastTime:Fastest.WalksWhereThePairsAre:Fastest.SaysWhatBecameOfTheOrder'
-  left_out+=':RankPlans.AskLittleOfManyRanks:Hdag.a_million_nodes*:PebblingSolver.LargerGraphs*:Recipes.PatternsTake*'
-  left_out+=':Fastest.EveryCapThatAPlanKeeps*:FastestPlan.AmongTimes*:Planner.ReadsLittleOfABias*'
-  left_out+=':Fastest.LeavesQueriesAndKeysInPlace*:Fastest.ToleranceComparesTime*:Recipes.TakeAboutTheLeastModelledTime'
-  left_out+=':PolynomialPlans.ReproduceTheTable:*Numbers.AreAccurate*:Verify.PassesPlansOfFewestWords*:Verify.Allows*'
-  left_out+=':SchedulesOfGroups.*:Fastest.PlansUnderPatternsOfAnySize:Recipes.TakeTheLongestOfPackedSequences'
-  left_out+=':OverFiles.StaysBelowItsLimit'  # the sanitizer has memory of its own
+# sanitized SUITE: what the address sanitizer looks at. It is there for what reads and writes memory: kernels, machines, runs,
+# files, patterns, the C interface. The release tests alone ask what a plan is, what the program answers and refuses, how
+# exact or how cheap something is, where NaN goes, and whether a slip is seen; and tests that take long take few other paths.
+sanitized() {
+  local left_out='Doctor.*:HugeScores.*:LongSums.*:LongRuns.*:Certificates.*:CertificatesHold.*:FewerTiles.*:Outline.*:NaN.*'
+  left_out+=':Verify.SeesAccuracy*:*ChooseTiling*:*MasksCostNothing*:*CanSkipOrRepeatNothing:*QueriesWithOneKeyAreZero'
+  left_out+=':Polynomial.HasTheLeastDegrees*:PolynomialPlans.ReproduceTheTable:*Numbers.AreAccurate*:FlashPinned.*'
+  left_out+=':Hdag.a_million_nodes*:PebblingSolver.LargerGraphs*:PebblingSolver.SeveralProcessorsKeepMore'
+  left_out+=':PebblingSolver.RecomputationHelpsAGridAndNotAttention:PebblingGreedy.ALargeGraphIsNoTrouble'
+  left_out+=':Verify.PassesPlansOfFewestWords*:Verify.Allows*:SchedulesOfGroups.*:Strassen.KeepsEveryClaim'
+  left_out+=':Fastest.Tolerance*:RankPlans.AskLittleOfManyRanks:Reproducible.BitsAreTheSameForAllRanksLayoutsAndOwnerships'
   left_out+=':*_TracesReplayToTheSameBits'  # Trace.* and tests of machines trace and replay every exact schedule
-  left_out+=':Strassen.KeepsEveryClaim:PebblingSolver.SeveralProcessorsKeepMore:PebblingGreedy.ALargeGraphIsNoTrouble'
-  left_out+=':PebblingSolver.RecomputationHelpsAGridAndNotAttention'  # PlainSearchAgrees has processors and recomputes, too
-  left_out+=':Fastest.NoScheduleFormsPairsInNoTime:Fastest.PlansUnderPatternsAndSequences:Fastest.CopiesHideBehindNoWork'
-  left_out+=':FastestPlan.KeepsACapThatThePlanOfFewestWordsKeeps:FlashPinned.*:Patterns.OfTooManyRunsHaveNoOrder*'
-  left_out+=':Recipes.LeaveOtherProblemsAndOptionsToThePlanner'
+  case $1 in
+  cli) echo 'Cli.Run*:Cli.RefusesBroken*:Cli.RefusesIncomplete*:Cli.Keeps*:Cli.PebblesAGraph:CliOperations.Run*:CliResume.*' \
+    'CliRanks.*:OverFiles.*:-OverFiles.StaysBelowItsLimit' ;;  # the sanitizer has memory of its own
+  planner) echo 'Patterns.*:Pattern.*:RunLists.*:SparseSchedules.*:Blocks.*:Recipes.*:-Patterns.OfTooManyRunsHaveNoOrder*' \
+    'Recipes.TakeTheLongest*:Recipes.PatternsTake*:Recipes.TakeAboutTheLeast*:Recipes.LeaveOther*' ;;
+  threads) echo '-ThreadsRun.GiveTheSameBits*' ;;  # the thread sanitizer runs those
+  *) echo "-$left_out" ;;
+  esac | sed 's/ /:/g'
+}
+asan_tests() {
   local built
   mapfile -t built < <(suites asan | grep -vx 'bounds')
-  fewer_cases tests_of asan "-$left_out" "${built[@]}" && ctest --preset asan -L '^c_api$'
+  fewer_cases tests_of asan sanitized "${built[@]}" && ctest --preset asan -L '^c_api$'
 }
 # The tests that compute, on every instruction set below the one that the others run on. Outline, Mutants and the claims
 # that count words are left out: they ask about plans and checks, which are the same on every instruction set, and a trace is
