@@ -21,9 +21,11 @@ std::vector<SlowArray> may_be_read(const FileOptions& files, const Problem& kind
   return read_by(p);
 }
 
-/// Is this a tensor that modifies scores, or the gradient of lse? A .npy file of it may stand beside --input.
+/// Is this a tensor that modifies scores, the gradient of lse, or a direction of a bias? A .npy file of it may stand
+/// beside --input.
 bool modifies(const std::string& name) {
-  return std::ranges::any_of(std::array{SlowArray::bias, SlowArray::slopes, SlowArray::sinks, SlowArray::dlse},
+  return std::ranges::any_of(std::array{SlowArray::bias, SlowArray::slopes, SlowArray::sinks, SlowArray::dlse,
+                                        SlowArray::tBias, SlowArray::gBias},
                              [&](SlowArray a) { return tensor_name(a) == name; });
 }
 
@@ -60,6 +62,7 @@ std::vector<std::string> all_names() {
       kind.bias.emplace();
       kind.alibi = kind.sinks = true;
       kind.bias_gradient = kind.sinks_gradient = kind.lse_gradient = kind.op == Operation::backward;
+      kind.bias_direction = has_directions(kind.op);
     }
     const Problem p = sample(kind);
     for (const auto& list : {inputs_of(p), outputs_of(p)})
@@ -152,6 +155,7 @@ void FileOptions::add_modifiers_to(Problem& kind, const Archive* archive) const 
   if (is_there(SlowArray::slopes)) kind.alibi = true;
   if (is_there(SlowArray::sinks)) kind.sinks = true;
   if (is_there(SlowArray::dlse)) kind.lse_gradient = true;
+  if (is_there(SlowArray::tBias) || is_there(SlowArray::gBias)) kind.bias_direction = true;
 }
 
 std::vector<std::string> FileOptions::needed(const Problem& kind) const {

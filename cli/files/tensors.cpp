@@ -17,10 +17,10 @@ namespace redblue::cli {
 
 namespace {
 
-/// A bias with up to four dimensions, the last of them keys; slopes or sinks with one, heads.
+/// A bias, or its direction, with up to four dimensions, the last of them keys; slopes or sinks with one, heads.
 Tensor view_of_modifier(SlowArray a, const file::Tensor& t) {
   const std::size_t rank = t.shape().size();
-  const bool heads = a != SlowArray::bias;
+  const bool heads = !is_like_bias(a);
   const bool fits = heads ? rank == 1 || rank == 4 : rank >= 1 && rank <= 4;
   if (!fits)
     throw InvalidProblem(fmt::format("{} is [{}]: give {}", tensor_name(a), fmt::join(t.shape(), ", "),
@@ -208,7 +208,7 @@ Problem LoadedInputs::problem(Problem p) const {
   for (const SlowArray a : inputs_of(p)) {
     const auto wanted = shape_of(p, a), found = tensors_[a].shape;
     if (a == SlowArray::slopes && tensors_[a].data == nullptr) continue;
-    if (found != wanted && is_of_modifiers(a) && a != SlowArray::bias)
+    if (found != wanted && is_of_modifiers(a) && !is_like_bias(a))
       throw InvalidProblem(fmt::format("{} has {} numbers, and q has {} heads: give one for each, as [heads]",
                                        tensor_name(a), found[0] * found[1] * found[2] * found[3], p.heads));
     if (found != wanted)

@@ -150,7 +150,7 @@ std::vector<std::string> unused_names(const FileOptions& files, const Archive& a
     names.push_back(readable(e.name));
     const auto meaning = meaning_of(e.name);
     const auto beside = [&](const std::string& name) { return folder_of(name) == folder_of(e.name); };
-    const bool is_output = e.name == "dbias" || e.name == "dsinks";
+    const bool is_output = e.name == "dbias" || e.name == "lbias" || e.name == "dsinks";
     if (!meaning || is_output || std::ranges::none_of(used, beside) || is_given(*meaning)) continue;
     throw InvalidProblem(fmt::format(
         "{} holds {} [{}], which {} by its name and would not be used: give {}, or leave it out with --ignore {}", path,

@@ -74,20 +74,22 @@ std::vector<Bound> without_dropout(Operation op, const AttentionProblem& x) {
 /// Each word of a bias that a visible score needs is read once at least, and each word of dBias written once. What a
 /// schedule moves beside them is a schedule for the problem without a bias, so this adds to every bound; but see
 /// `gradient_is_dS`.
+/// A direction in which the bias moves is read, too: each word that the score of a row with two keys needs, for P = 1
+/// of a row with one key does not move. What all keys of a query share moves lse only, which double backward may not
+/// need.
 struct WordsOfBias {
   Words read, gradient;
 };
-WordsOfBias words_of_bias(const AttentionProblem& x) {
+/// The words of a bias that these pairs need in one batch, where instances share it: those of each of its planes.
+template <class WordsOfPart>
+Words distinct_words_of_bias(const AttentionProblem& x, const WordsOfPart& words_of_part) {
   const Modifiers& m = x.modifiers;
-  if (m.bias == Modifiers::Bias::none) return {};
   const index_t heads = std::min(m.kv_heads, x.instances), batches = x.instances / heads;
   const index_t distinct_heads = m.bias_over_heads ? 1 : heads;
   const Words distinct = Words(m.bias_over_batches ? 1 : batches) * distinct_heads;
-  const bool of_pairs = m.bias == Modifiers::Bias::of_pairs;
   const auto seen = [&](index_t batch) {
     Words words;
-    for (const Sizes& part : sequences_of(x, batch))
-      words += of_pairs ? visible_pairs(part.pairs()) : Words(needed_of(part.pairs()).keys.size());
+    for (const Sizes& part : sequences_of(x, batch)) words += words_of_part(part.pairs());
     return words / m.bias_copies;
   };
   // Instances that share a plane of the bias need the words of one of them at least.
@@ -101,8 +103,24 @@ WordsOfBias words_of_bias(const AttentionProblem& x) {
   Words words;
   for (const auto& [plane, most] : planes) words += most;
   if (!by_head) words = words * (batches_of(x) > 1 ? Words(distinct_heads) : distinct);
+  return words;
+}
+WordsOfBias words_of_bias(const AttentionProblem& x) {
+  const Modifiers& m = x.modifiers;
+  if (m.bias == Modifiers::Bias::none) return {};
+  const bool of_pairs = m.bias == Modifiers::Bias::of_pairs;
+  Words read = distinct_words_of_bias(
+      x, [&](const Pairs& part) { return of_pairs ? visible_pairs(part) : Words(needed_of(part).keys.size()); });
+  const bool only_shifts = m.bias_over_keys && m.forms_bias_gradient();
+  if (m.bias_moves && !only_shifts)
+    read += distinct_words_of_bias(x, [&](const Pairs& part) {
+      const Needed need = needed_of(part);
+      return of_pairs ? need.scored_pairs : Words(need.scored_keys.size());
+    });
+  const index_t heads = std::min(m.kv_heads, x.instances), batches = x.instances / heads;
+  const Words distinct = Words(m.bias_over_batches ? 1 : batches) * (m.bias_over_heads ? 1 : heads);
   const Words gradient = m.forms_bias_gradient() ? Words(of_pairs ? x.n_q : 1) * x.n_k / m.bias_copies : Words(0);
-  return {words, distinct * gradient};
+  return {read, distinct * gradient};
 }
 
 /// Does no word of dBias sum over heads or batches? Then it is a word of dS, and a schedule that reads dS again has it

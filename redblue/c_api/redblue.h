@@ -141,6 +141,9 @@ typedef struct redblue_problem {
    * a mask or with alibi set causal_offset: only the caller knows where these keys lie among all. */
   int32_t accumulate;
   int32_t lse_gradient; /* backward, second: lse has a gradient, dlse, beside that of o */
+  /* Tangent: the bias moves, along tbias. Second: dbias has the cotangent gbias, and lbias is formed; there is no
+   * softcap then. */
+  int32_t bias_direction;
 } redblue_problem;
 
 /* Without fast memory the plan has the least modelled time on this machine: it is measured once in a process,

@@ -31,6 +31,10 @@ constexpr std::size_t kFirstSize<redblue_forward_tensors> = offsetof(redblue_for
 template <>
 constexpr std::size_t kFirstSize<redblue_backward_tensors> = offsetof(redblue_backward_tensors, bias);
 template <>
+constexpr std::size_t kFirstSize<redblue_tangent_tensors> = offsetof(redblue_tangent_tensors, tbias);
+template <>
+constexpr std::size_t kFirstSize<redblue_second_tensors> = offsetof(redblue_second_tensors, gbias);
+template <>
 constexpr std::size_t kFirstSize<redblue_plan_info> = offsetof(redblue_plan_info, tiling);
 template <>
 constexpr std::size_t kFirstSize<redblue_layout> = offsetof(redblue_layout, reproducible);
@@ -118,11 +122,11 @@ void set_defaults(redblue_backward_tensors& t) {
   set_dtypes(t.q, t.k, t.v, t.o, t.lse, t.d_o, t.dq, t.dk, t.dv, t.bias, t.slopes, t.sinks, t.dbias, t.dsinks, t.dlse);
 }
 void set_defaults(redblue_tangent_tensors& t) {
-  set_dtypes(t.q, t.k, t.v, t.o, t.lse, t.tq, t.tk, t.tv, t.to, t.tlse, t.bias, t.slopes, t.sinks);
+  set_dtypes(t.q, t.k, t.v, t.o, t.lse, t.tq, t.tk, t.tv, t.to, t.tlse, t.bias, t.slopes, t.sinks, t.tbias);
 }
 void set_defaults(redblue_second_tensors& t) {
   set_dtypes(t.q, t.k, t.v, t.o, t.lse, t.d_o, t.gq, t.gk, t.gv, t.lq, t.lk, t.lv, t.ld_o);
-  set_dtypes(t.bias, t.slopes, t.sinks, t.dlse, t.ldlse);
+  set_dtypes(t.bias, t.slopes, t.sinks, t.dlse, t.ldlse, t.gbias, t.lbias);
 }
 void set_defaults(redblue_merge_tensors& t) {
   t.batch = t.heads = 1;

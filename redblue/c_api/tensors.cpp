@@ -101,6 +101,7 @@ Tensors tensors_of(const Problem& p, const redblue_tangent_tensors& t) {
                            std::to_array<NamedCTensor>({{SlowArray::tQ, &t.tq, nullptr},
                                                         {SlowArray::tK, &t.tk, nullptr},
                                                         {SlowArray::tV, &t.tv, nullptr},
+                                                        {SlowArray::tBias, &t.tbias, nullptr},
                                                         {SlowArray::tO, nullptr, &t.to},
                                                         {SlowArray::tlse, nullptr, &t.tlse}}));
 }
@@ -112,11 +113,13 @@ Tensors tensors_of(const Problem& p, const redblue_second_tensors& t) {
                                                         {SlowArray::gQ, &t.gq, nullptr},
                                                         {SlowArray::gK, &t.gk, nullptr},
                                                         {SlowArray::gV, &t.gv, nullptr},
+                                                        {SlowArray::gBias, &t.gbias, nullptr},
                                                         {SlowArray::LQ, nullptr, &t.lq},
                                                         {SlowArray::LK, nullptr, &t.lk},
                                                         {SlowArray::LV, nullptr, &t.lv},
                                                         {SlowArray::LdO, nullptr, &t.ld_o},
-                                                        {SlowArray::Ldlse, nullptr, &t.ldlse}}));
+                                                        {SlowArray::Ldlse, nullptr, &t.ldlse},
+                                                        {SlowArray::LBias, nullptr, &t.lbias}}));
 }
 
 Tensors tensors_of(const Problem& p, const redblue_scores_tensors& t) {

@@ -115,6 +115,10 @@ enum class Form : std::uint8_t {
   ARRAY(Ldlse, queries, rows, lse)                                                               \
   ARRAY(Hm, queries, rows, lse)                                                                  \
   ARRAY(Xm, queries, rows, lse)                                                                  \
+  /* directions of a bias, and its gradient in double backward */                                \
+  ARRAY(tBias, neither, modifier, tBias)                                                         \
+  ARRAY(gBias, neither, modifier, gBias)                                                         \
+  ARRAY(LBias, neither, modifier, LBias)                                                         \
   /* few keys, values and weights in place of all */                                             \
   ARRAY(K_few, neither, rows, K_few)                                                             \
   ARRAY(V_few, neither, rows, V_few)                                                             \
@@ -153,6 +157,12 @@ constexpr bool is_statistic(SlowArray a) {
   return a == SlowArray::lse || a == SlowArray::dlse || a == SlowArray::tlse || a == SlowArray::Ldlse;
 }
 constexpr bool is_of_modifiers(SlowArray a) { return facts_of(a).form == Form::modifier; }
+/// Is it a gradient of a bias?
+constexpr bool is_bias_gradient(SlowArray a) { return a == SlowArray::dBias || a == SlowArray::LBias; }
+/// Has it the shape of a bias: is it one, the direction in which one moves, or a gradient of one?
+constexpr bool is_like_bias(SlowArray a) {
+  return a == SlowArray::bias || a == SlowArray::tBias || a == SlowArray::gBias || is_bias_gradient(a);
+}
 /// Is it a matrix over pairs of queries and keys that an operation may be asked for?
 constexpr bool is_of_pairs(SlowArray a) { return facts_of(a).form == Form::scores; }
 /// Has it a word for each pair?

@@ -19,6 +19,9 @@ struct Modifiers {
   /// Under a softmax whose keys share the bias of a query, dBias is exp(sink - lse) D, a number for each query: it
   /// needs no dS, and bias_gradient is false.
   bool bias_gradient_of_rows = false;
+  /// Tangents and double backward: the bias moves along a direction of its shape. Double backward then forms LBias, the
+  /// gradient of the bias there, whatever keys share, and bias_gradient is true.
+  bool bias_moves = false;
   bool slopes = false;       ///< ALiBi: query head h takes slopes[h] |p + slope_offset - j| off the score of key j
   bool slopes_kept = false;  ///< of a part: they are resident for all parts of the problem (schedules/parts/cores.hpp)
   index_t slope_offset = 0;

@@ -192,7 +192,7 @@ class Timed : public MachineFace<Timed> {
               pass_seconds(rates_, (rates_.tile_rows > 1 ? kTurning : 2) * words, words * rates_.word_bytes);
       }
       const kernel::Access access = kernel::access_of(k, i);
-      if (args[i].kind == Arg::Kind::stream && args[i].block.array == SlowArray::bias) {
+      if (args[i].kind == Arg::Kind::stream && is_like_bias(args[i].block.array) && access == kernel::Access::read) {
         work_.passed += words;  // each panel reads its own part alone (a single row is read by all, and is short)
         const index_t far = std::max<index_t>(0, args[i].shape().rows - kBiasRows);
         work_.pass_s += static_cast<double>(far) * kFarRowSeconds;

@@ -19,9 +19,11 @@ namespace redblue {
 ///   WV
 ///   scores      Q, K -> S, the scores with all that the problem does to them before the softmax; -inf where hidden
 ///   weights     Q, K, lse -> P = exp(S - lse); 0 where hidden
-///   tangent     Q, K, V, O, lse, tQ, tK, tV -> tO, tlse: how O and lse move when Q, K, V move along tQ, tK, tV
+///   tangent     Q, K, V, O, lse, tQ, tK, tV -> tO, tlse: how O and lse move when Q, K, V move along tQ, tK, tV, and a
+///               bias along tBias, where that is given
 ///   second      the inputs of backward, gQ, gK, gV -> LQ, LK, LV, LdO, and Ldlse where dlse is given: the gradients of
-///               L = <gQ, dQ> + <gK, dK> + <gV, dV>
+///               L = <gQ, dQ> + <gK, dK> + <gV, dV>; with gBias, too, + <gBias, dBias>, and LBias, the gradient in the
+///               bias
 ///   merge       Og, lse_g -> O, lse, which are given: attention to two sets of keys becomes attention to both
 enum class Operation : std::uint8_t {
   forward,
@@ -72,9 +74,9 @@ constexpr auto operation_facts() {
       {Operation::weights,    "weights",    no,  no,  yes, no,  yes,  kArrays<Q, K, lse, bias, slopes>, kArrays<P>},
       {Operation::merge,      "merge",      yes, no,  no,  no,  no,   kArrays<Og, lse_g>, kArrays<O, lse>},
       {Operation::tangent,    "tangent",    no,  yes, no,  no,  yes,
-       kArrays<Q, K, V, O, lse, tQ, tK, tV, bias, slopes, sinks>, kArrays<tO, tlse>},
+       kArrays<Q, K, V, O, lse, tQ, tK, tV, bias, slopes, sinks, tBias>, kArrays<tO, tlse>},
       {Operation::second,     "second",     no,  yes, no,  no,  yes,
-       kArrays<Q, K, V, O, lse, dO, dlse, gQ, gK, gV, bias, slopes, sinks>, kArrays<LQ, LK, LV, LdO, Ldlse>},
+       kArrays<Q, K, V, O, lse, dO, dlse, gQ, gK, gV, bias, slopes, sinks, gBias>, kArrays<LQ, LK, LV, LdO, Ldlse, LBias>},
   });
   // clang-format on
 }

@@ -103,6 +103,11 @@ constexpr auto problem_options() {
                      {.help = "--op backward: form dbias, summed over all that share the bias",
                       .flag = "--bias-gradient",
                       .source = option::Source::call}),
+      REDBLUE_OPTION(Problem, bias_direction,
+                     {.help = "--op tangent: the bias moves, along tbias; --op second: dbias has the cotangent gbias, "
+                              "and lbias is formed, the gradient in the bias",
+                      .flag = "--bias-direction",
+                      .source = option::Source::tensors}),
       REDBLUE_OPTION(Problem, alibi,
                      {.help = "ALiBi: score -= slope |i + offset - j|, a slope for each head, with the offset of "
                               "--causal-offset",

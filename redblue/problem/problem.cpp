@@ -227,6 +227,7 @@ void Problem::require_modifiers() const {
   const Modifiers m = modifiers();
   if (!m.any()) {
     require(!bias_gradient, "bias_gradient: the problem has no bias");
+    require(!bias_direction, "bias_direction: the problem has no bias");
     require(!sinks_gradient, "sinks_gradient: the problem has no sinks");
     return;
   }
@@ -238,10 +239,19 @@ void Problem::require_modifiers() const {
                       name_of(score)));
   const bool backward = op == Operation::backward;
   require(!bias_gradient || (backward && bias), "bias_gradient is for operation backward with a bias");
+  require(!bias_direction || (has_directions(op) && bias),
+          "bias_direction is for operations tangent and second with a bias");
+  require(
+      !bias_direction || op == Operation::tangent || softcap == 0,
+      "bias_direction: operation second does not know the gradient of a bias under a softcap; leave one of them out");
   require(!sinks_gradient || (backward && sinks), "sinks_gradient is for operation backward with sinks");
   require(!m.bias_gradient || scale_or_default() != 0,
-          "bias_gradient: with scale = 0 it cannot be formed, for it is made of the gradient times scale; give another "
-          "scale");
+          bias_direction
+              ? "bias_direction: with scale = 0 the gradient of the bias cannot be formed, for it is made of that of "
+                "scores times scale; give another scale"
+              : "bias_gradient: with scale = 0 it cannot be formed, for it is made of the gradient times scale; give "
+                "another "
+                "scale");
 }
 
 void Problem::require_lse_gradient() const {
@@ -320,7 +330,8 @@ Modifiers Problem::modifiers() const {
     m.bias_over_group = (*bias)[1] == 1 && group() > 1;
     m.bias_over_keys = (*bias)[3] == 1 && n_k > 1;
     m.bias_gradient_of_rows = bias_gradient && m.bias_over_keys && score == Score::softmax;
-    m.bias_gradient = bias_gradient && !m.bias_gradient_of_rows;
+    m.bias_moves = bias_direction;
+    m.bias_gradient = (bias_gradient && !m.bias_gradient_of_rows) || (bias_direction && op == Operation::second);
     m.bias_over_batches = (*bias)[0] == 1 && batch > 1;
     m.bias_over_heads = (*bias)[1] == 1 && m.kv_heads > 1;
   }
@@ -414,7 +425,7 @@ Problem Problem::forward() const {
   p.op = followed_by(op);
   p.lse_required = true;
   p.forward_given = true;
-  p.bias_gradient = p.sinks_gradient = p.lse_gradient = p.accumulate = false;
+  p.bias_gradient = p.bias_direction = p.sinks_gradient = p.lse_gradient = p.accumulate = false;
   p.scale = scale_or_default();
   return p;
 }

@@ -83,6 +83,7 @@ struct Problem {
   double softcap = 0;                            ///< > 0: scores become softcap tanh(score / softcap)
   std::optional<std::array<index_t, 4>> bias{};  ///< its shape: [batch, heads, n_q, n_k], or 1 where all share it
   bool bias_gradient = false;                    ///< backward: form dBias, summed over what shares the bias
+  bool bias_direction = false;                   ///< tangent: the bias moves, along tBias; second: gBias and LBias, too
   bool alibi = false;                            ///< score -= slopes[head] |i + causal_offset - j|; tensor slopes
   bool sinks = false;           ///< one more score in each row, sinks[head], whose value is 0; tensor sinks
   bool sinks_gradient = false;  ///< backward: form dSinks

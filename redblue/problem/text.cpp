@@ -25,6 +25,7 @@ std::string mask_text(const Problem& p) {
   if (p.order != PatternOrder::natural && p.may_reorder()) text += " " + phrase(p.order);
   if (p.accumulate) text += ", outputs given and added to";
   if (p.bias) text += fmt::format(", bias [{}]", fmt::join(*p.bias, ", "));
+  if (p.bias_direction) text += " that moves";
   if (p.alibi) text += ", ALiBi";
   if (p.softcap > 0) text += fmt::format(", softcap {}", p.softcap);
   if (p.sinks) text += ", sinks";

@@ -26,7 +26,6 @@ void for_own_words(const Rows& rows, const Tensor& whole, std::byte* own, const 
 }
 
 bool is_in_whole(const Tensors& whole, SlowArray a) { return whole[a].shape[0] > 0; }
-bool is_like_bias(SlowArray a) { return a == SlowArray::bias || a == SlowArray::dBias; }
 /// A bias has a row for each query, or one for all.
 bool is_spread(const Tensors& whole, SlowArray a) {
   const bool rows_of_bias = is_like_bias(a) && whole[a].shape[2] != 1;

@@ -155,6 +155,9 @@ void require_no_more(const Problem& p, const Tensors& tensors) {
                                              {SlowArray::slopes, p.alibi, "alibi"},
                                              {SlowArray::sinks, p.sinks, "sinks"},
                                              {SlowArray::dBias, p.bias_gradient, "bias_gradient"},
+                                             {SlowArray::tBias, p.bias_direction, "bias_direction"},
+                                             {SlowArray::gBias, p.bias_direction, "bias_direction"},
+                                             {SlowArray::LBias, p.bias_direction, "bias_direction"},
                                              {SlowArray::dSinks, p.sinks_gradient, "sinks_gradient"},
                                              {SlowArray::dlse, p.lse_gradient, "lse_gradient"}})
     if (!asked && tensors[array].data != nullptr && (belongs(facts.reads, array) || belongs(facts.writes, array)))
@@ -204,6 +207,7 @@ Tensors tensors_of(const TangentInputs& in, const TangentOutputs& out) {
   t[SlowArray::tQ] = in.tq;
   t[SlowArray::tK] = in.tk;
   t[SlowArray::tV] = in.tv;
+  t[SlowArray::tBias] = in.tbias;
   t[SlowArray::tO] = out.to;
   t[SlowArray::tlse] = out.tlse;
   return t;
@@ -216,11 +220,13 @@ Tensors tensors_of(const SecondInputs& in, const SecondOutputs& out) {
   t[SlowArray::gQ] = in.gq;
   t[SlowArray::gK] = in.gk;
   t[SlowArray::gV] = in.gv;
+  t[SlowArray::gBias] = in.gbias;
   t[SlowArray::LQ] = out.lq;
   t[SlowArray::LK] = out.lk;
   t[SlowArray::LV] = out.lv;
   t[SlowArray::LdO] = out.ldO;
   t[SlowArray::Ldlse] = out.ldlse;
+  t[SlowArray::LBias] = out.lbias;
   return t;
 }
 

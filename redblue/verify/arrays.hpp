@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "redblue/machines/ram/storage.hpp"
+#include "redblue/schedules/parts/modifiers.hpp"
 #include "redblue/schedules/schedule.hpp"
 #include "redblue/verify/oracle/accumulated.hpp"
 #include "redblue/verify/oracle/moving.hpp"
@@ -92,7 +93,8 @@ inline Problem problem_of(const plan::Schedule& s, const Sizes& x) {
   p.softcap = m.softcap;
   if (m.bias == Modifiers::Bias::of_keys) p.bias = {1, 1, 1, x.n_k};
   if (m.bias == Modifiers::Bias::of_pairs) p.bias = {1, p.heads, p.n_q, m.bias_over_keys ? 1 : x.n_k};
-  p.bias_gradient = m.forms_bias_gradient();
+  p.bias_direction = m.bias_moves;
+  p.bias_gradient = m.forms_bias_gradient() && !m.bias_moves;
   p.alibi = m.slopes;
   p.sinks = m.sinks;
   p.sinks_gradient = m.sinks_gradient;
@@ -195,22 +197,27 @@ struct Arrays {
       return oracle::accumulated<R>(
           problem.op, given_,
           {{SlowArray::O, matrix<R>(SlowArray::Og)}, {SlowArray::lse, matrix<R>(SlowArray::lse_g)}});
-    if (has_directions(problem.op)) return oracle::moved(problem, inputs<R>());
+    if (has_directions(problem.op)) return of_shared_bias(oracle::moved(problem, inputs<R>()));
     const oracle::Matrices<R> part = outputs(dense<R>(given));
     return sizes.accumulate ? oracle::accumulated<R>(problem.op, given_, part) : part;
   }
-  /// The outputs of an oracle. It gives the terms of a dBias that all keys share; here they are added up.
+  /// An oracle gives the terms of a dBias, or LBias, that all keys share; here they are added up.
+  template <class R>
+  oracle::Matrices<R> of_shared_bias(oracle::Matrices<R> all) const {
+    const Modifiers& m = sizes.modifiers;
+    if (!m.forms_bias_gradient() || !m.bias_over_keys) return all;
+    oracle::Matrix<R>& gradient = all.at(schedule::gradient_array_of_bias(m));
+    oracle::Matrix<R> sums({gradient.shape.rows, 1});
+    for (index_t i = 0; i < gradient.shape.rows; ++i)
+      for (index_t j = 0; j < gradient.shape.cols; ++j) sums(i, 0) += gradient(i, j);
+    gradient = std::move(sums);
+    return all;
+  }
+  /// The outputs of an oracle.
   template <class R>
   oracle::Matrices<R> outputs(const oracle::Dense<R>& x) const {
     if (!follows_forward(problem.op)) return x.forward();
-    oracle::Matrices<R> all = x.gradients();
-    if (!sizes.modifiers.forms_bias_gradient() || !sizes.modifiers.bias_over_keys) return all;
-    const oracle::Matrix<R>& terms = all.at(SlowArray::dBias);
-    oracle::Matrix<R> sums({terms.shape.rows, 1});
-    for (index_t i = 0; i < terms.shape.rows; ++i)
-      for (index_t j = 0; j < terms.shape.cols; ++j) sums(i, 0) += terms(i, j);
-    all[SlowArray::dBias] = std::move(sums);
-    return all;
+    return of_shared_bias(x.gradients());
   }
   /// Given outputs. Every fourth row has met no key yet.
   template <class Next>

@@ -354,7 +354,11 @@ Outcome try_on(const Schedule& s, const Claim* claim, unsigned seed, index_t sha
   }
   if (s.operation != Operation::backward) {
     Modifiers& m = c.sizes.modifiers;
-    m.bias_gradient = m.bias_gradient_of_rows = m.sinks_gradient = false;
+    const bool second = s.operation == Operation::second;
+    m.bias_moves = has_directions(s.operation) && m.forms_bias_gradient();
+    m.bias_gradient = m.bias_moves && second;
+    m.bias_gradient_of_rows = m.sinks_gradient = false;
+    if (m.bias_gradient) m.softcap = 0;  // as Problem::validate says
     c.sizes.lse_gradient = c.sizes.lse_gradient && s.operation == Operation::second;
   }
   if (!can_solve(s, c.sizes) || c.sizes.statistics() == 0) c.sizes.lse_gradient = false;

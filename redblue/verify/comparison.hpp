@@ -23,10 +23,11 @@ Matrix<T> converted(const Matrix<U>& m) {
   return r;
 }
 
-/// The matrix of an array in one instance; dBias has an entry for each of the bias, as the oracle has it.
+/// The matrix of an array in one instance; the gradient of a bias has an entry for each of the bias, as the oracle has
+/// it.
 inline Matrix<double> gathered(const Problem& p, const Tensors& tensors, SlowArray a, index_t instance) {
   const Tensor& t = tensors[a];
-  Matrix<double> m(plan::matrix_of(p.op, p.sizes(), a == SlowArray::dBias ? SlowArray::bias : a).shape);
+  Matrix<double> m(plan::matrix_of(p.op, p.sizes(), is_bias_gradient(a) ? SlowArray::bias : a).shape);
   const index_t kv_heads = p.instances() / p.batch, group = t.shape[1] / kv_heads;
   const machine::Storage storage =
       is_of_modifiers(a) ? storage_of_modifier(t, p, false) : storage_of(t, kv_heads, group, false);

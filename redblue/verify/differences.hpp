@@ -2,6 +2,7 @@
 #include <cmath>
 #include <random>
 #include <utility>
+#include <vector>
 
 #include "redblue/verify/comparison.hpp"
 
@@ -30,6 +31,7 @@ inline SlowArray input_of(SlowArray gradient) {
     case SlowArray::dX:
       return SlowArray::X;
     case SlowArray::dBias:
+    case SlowArray::LBias:
       return SlowArray::bias;
     case SlowArray::dSinks:
       return SlowArray::sinks;
@@ -99,8 +101,10 @@ Wide loss_of(const Problem& p, const Dense<Wide>& dense) {
   using S = SlowArray;
   if (p.op != Operation::second) return dense.loss();
   const Matrices<Wide> found = dense.gradients();
-  Wide total = 0;  // <gQ, dQ> + <gK, dK> + <gV, dV>
-  for (const auto& [gradient, direction] : {std::pair{S::dQ, S::gQ}, {S::dK, S::gK}, {S::dV, S::gV}})
+  Wide total = 0;  // <gQ, dQ> + <gK, dK> + <gV, dV> + <gBias, dBias>
+  std::vector<std::pair<S, S>> pairs{{S::dQ, S::gQ}, {S::dK, S::gK}, {S::dV, S::gV}};
+  if (p.bias_direction) pairs.emplace_back(S::dBias, S::gBias);
+  for (const auto& [gradient, direction] : pairs)
     for (std::size_t i = 0; i < dense.at(direction).words.size(); ++i)
       total += found.at(gradient).words[i] * dense.at(direction).words[i];
   return total;
@@ -121,7 +125,7 @@ Difference difference_of(const Problem& p, const Dense<Wide>& dense, SlowArray g
   const auto stays = [&](Wide x) { return is_of_modifiers(gradient) && !(std::abs(x) < Wide(kLargeScore)); };
   const SharedWords words(p);
   for (std::size_t i = 0; i < u.words.size(); ++i) {
-    if (gradient == SlowArray::dBias)
+    if (is_bias_gradient(gradient))
       if (const auto first = static_cast<std::size_t>(words.first(u.shape, static_cast<index_t>(i))); first < i) {
         u.words[i] = u.words[first];
         continue;
@@ -142,7 +146,7 @@ Difference difference_of(const Problem& p, const Dense<Wide>& dense, SlowArray g
 
 /// A tangent, of tO or tlse, along a random direction of outputs: rows without an lse stay out of it.
 template <class Wide>
-Difference tangent_difference(const Dense<Wide>& dense, SlowArray tangent, const Matrix<double>& ours,
+Difference tangent_difference(const Problem& p, const Dense<Wide>& dense, SlowArray tangent, const Matrix<double>& ours,
                               std::mt19937_64& random) {
   using S = SlowArray;
   const Matrix<Wide> lse = dense.lse();
@@ -156,9 +160,11 @@ Difference tangent_difference(const Dense<Wide>& dense, SlowArray tangent, const
       inner += static_cast<double>(u(i, t)) * ours(i, t);
       absolute += std::abs(static_cast<double>(u(i, t)) * ours(i, t));
     }
+  std::vector<std::pair<S, S>> moving{{S::Q, S::tQ}, {S::K, S::tK}, {S::V, S::tV}};
+  if (p.bias_direction) moving.emplace_back(S::bias, S::tBias);
   Dense<Wide> moved = dense;
   const auto along_u = [&](Wide by) {
-    for (const auto& [of, direction] : {std::pair{S::Q, S::tQ}, {S::K, S::tK}, {S::V, S::tV}}) {
+    for (const auto& [of, direction] : moving) {
       Matrix<Wide> x = dense.at(of);
       for (std::size_t i = 0; i < x.words.size(); ++i) x.words[i] += by * dense.at(direction).words[i];
       moved.set(of, x);

@@ -57,8 +57,8 @@ class GivenCheck {
   double O_ = 0, lse_ = 0;
 };
 
-/// dBias and dSinks: sums over the instances that share them, by the first of these, and over the entries that are one
-/// word, each of which has the sum.
+/// Gradients of a bias and dSinks: sums over the instances that share them, by the first of these, and over the entries
+/// that are one word, each of which has the sum.
 template <class T>
 struct SharedGradients {
   std::map<std::pair<SlowArray, index_t>, Matrix<T>> sums;
@@ -66,9 +66,9 @@ struct SharedGradients {
     const Modifiers m = p.modifiers();
     index_t batch = instance / m.kv_heads, head = instance % m.kv_heads;
     if (a == SlowArray::dSinks || m.bias_over_batches) batch = 0;
-    if (a == SlowArray::dBias && m.bias_over_heads) head = 0;
+    if (is_bias_gradient(a) && m.bias_over_heads) head = 0;
     Matrix<T>& sum = sums.try_emplace({a, batch * m.kv_heads + head}, gradient.shape).first->second;
-    if (a != SlowArray::dBias) {
+    if (!is_bias_gradient(a)) {
       for (std::size_t i = 0; i < sum.words.size(); ++i) sum.words[i] += gradient.words[i];
       return;
     }
@@ -270,7 +270,7 @@ Verification verify_in(const Problem& p, const Tensors& tensors, DType compute, 
         gap.add(exact.at(a), converted<double>(wanted.at(a)), converted<double>(exact.at(a)));
         const Matrix<double> ours = gathered(p, tensors, a, h);
         differences.push_back({a, gap.finish(0).error,
-                               p.op == Operation::tangent ? tangent_difference(own, a, ours, random)
+                               p.op == Operation::tangent ? tangent_difference(p, own, a, ours, random)
                                                           : difference_of(p, own, a, ours, random)});
       }
     }

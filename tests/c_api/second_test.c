@@ -7,11 +7,13 @@
 
 enum { kHeads = 4, kKvHeads = 2, kQueries = 5, kKeys = 7, kD = 4, kDv = 3, kRows = kHeads * kQueries };
 enum { kQ = kRows * kD, kK = kKvHeads * kKeys * kD, kV = kKvHeads * kKeys * kDv, kO = kRows * kDv };
+enum { kBias = kQueries * kKeys };
 /* All that the runs read, one after the other, and the directions in which it moves. */
-enum { kAll = kQ + kK + kV + kO + kRows };
-static double inputs[kAll], along[kAll], gq[kQ], gk[kK], gv[kV], o[kO], lse[kRows];
+enum { kAll = kQ + kK + kV + kO + kRows + kBias };
+static double inputs[kAll], along[kAll], gq[kQ], gk[kK], gv[kV], gbias[kBias], o[kO], lse[kRows];
 static double *const q = inputs, *const k = inputs + kQ, *const v = inputs + kQ + kK,
-                     *const d_o = inputs + kQ + kK + kV, *const dlse = inputs + kQ + kK + kV + kO;
+                     *const d_o = inputs + kQ + kK + kV, *const dlse = inputs + kQ + kK + kV + kO,
+                     *const bias = inputs + kQ + kK + kV + kO + kRows;
 
 static redblue_plan* plan_of(redblue_operation operation, int forward_missing) {
   redblue_problem p;
@@ -21,7 +23,10 @@ static redblue_plan* plan_of(redblue_operation operation, int forward_missing) {
   redblue_plan* plan = NULL;
   p.operation = operation, p.forward_missing = forward_missing;
   p.heads = kHeads, p.kv_heads = kKvHeads, p.n_q = kQueries, p.n_k = kKeys, p.d = kD, p.d_v = kDv;
-  p.causal = 1, p.softcap = 2;
+  p.causal = 1, p.has_bias = 1;
+  p.bias_shape[0] = p.bias_shape[1] = 1, p.bias_shape[2] = kQueries, p.bias_shape[3] = kKeys;
+  p.bias_gradient = operation == REDBLUE_BACKWARD;
+  p.bias_direction = operation == REDBLUE_TANGENT || operation == REDBLUE_SECOND;
   p.lse_gradient = operation == REDBLUE_BACKWARD || operation == REDBLUE_SECOND;
   options.compute = options.dtype = REDBLUE_F64, options.fast_memory_words = 200;
   CHECK(redblue_plan_create(&p, &options, &plan) == REDBLUE_OK);
@@ -32,29 +37,30 @@ static void forward(void) {
   redblue_plan* plan = plan_of(REDBLUE_FORWARD, 0);
   redblue_forward_tensors t;
   redblue_forward_tensors_init(&t);
-  t.q.dtype = t.k.dtype = t.v.dtype = t.o.dtype = t.lse.dtype = REDBLUE_F64;
-  t.q.data = q, t.k.data = k, t.v.data = v, t.o.data = o, t.lse.data = lse;
+  t.q.dtype = t.k.dtype = t.v.dtype = t.o.dtype = t.lse.dtype = t.bias.dtype = REDBLUE_F64;
+  t.q.data = q, t.k.data = k, t.v.data = v, t.o.data = o, t.lse.data = lse, t.bias.data = bias;
   CHECK(redblue_forward(plan, &t, NULL) == REDBLUE_OK);
   redblue_plan_destroy(plan);
 }
 
-/* <gq, dq> + <gk, dk> + <gv, dv> */
+/* <gq, dq> + <gk, dk> + <gv, dv> + <gbias, dbias> */
 static double loss(void) {
-  static double dq[kQ], dk[kK], dv[kV];
+  static double dq[kQ], dk[kK], dv[kV], dbias[kBias];
   redblue_plan* plan = plan_of(REDBLUE_BACKWARD, 0);
   redblue_backward_tensors t;
   redblue_backward_tensors_init(&t);
   forward();
   t.q.dtype = t.k.dtype = t.v.dtype = t.o.dtype = t.lse.dtype = t.d_o.dtype = t.dlse.dtype = REDBLUE_F64;
-  t.dq.dtype = t.dk.dtype = t.dv.dtype = REDBLUE_F64;
+  t.dq.dtype = t.dk.dtype = t.dv.dtype = t.bias.dtype = t.dbias.dtype = REDBLUE_F64;
   t.q.data = q, t.k.data = k, t.v.data = v, t.o.data = o, t.lse.data = lse, t.d_o.data = d_o, t.dlse.data = dlse;
-  t.dq.data = dq, t.dk.data = dk, t.dv.data = dv;
+  t.dq.data = dq, t.dk.data = dk, t.dv.data = dv, t.bias.data = bias, t.dbias.data = dbias;
   CHECK(redblue_backward(plan, &t, NULL) == REDBLUE_OK);
   redblue_plan_destroy(plan);
   double sum = 0;
   for (int i = 0; i < kQ; ++i) sum += gq[i] * dq[i];
   for (int i = 0; i < kK; ++i) sum += gk[i] * dk[i];
   for (int i = 0; i < kV; ++i) sum += gv[i] * dv[i];
+  for (int i = 0; i < kBias; ++i) sum += gbias[i] * dbias[i];
   return sum;
 }
 
@@ -66,7 +72,8 @@ static redblue_tangent_tensors tangent_tensors(double* to, double* tlse) {
   redblue_tangent_tensors t;
   redblue_tangent_tensors_init(&t);
   t.q.dtype = t.k.dtype = t.v.dtype = t.o.dtype = t.lse.dtype = t.tq.dtype = t.tk.dtype = t.tv.dtype = REDBLUE_F64;
-  t.to.dtype = t.tlse.dtype = REDBLUE_F64;
+  t.to.dtype = t.tlse.dtype = t.bias.dtype = t.tbias.dtype = REDBLUE_F64;
+  t.bias.data = bias, t.tbias.data = along + kAll - kBias;
   t.q.data = q, t.k.data = k, t.v.data = v, t.o.data = o, t.lse.data = lse;
   t.tq.data = along, t.tk.data = along + kQ, t.tv.data = along + kQ + kK, t.to.data = to, t.tlse.data = tlse;
   return t;
@@ -98,12 +105,13 @@ static redblue_second_tensors second_tensors(double* found) {
   redblue_second_tensors t;
   redblue_second_tensors_init(&t);
   t.q.dtype = t.k.dtype = t.v.dtype = t.o.dtype = t.lse.dtype = t.d_o.dtype = t.dlse.dtype = REDBLUE_F64;
-  t.gq.dtype = t.gk.dtype = t.gv.dtype = REDBLUE_F64;
+  t.gq.dtype = t.gk.dtype = t.gv.dtype = t.bias.dtype = t.gbias.dtype = t.lbias.dtype = REDBLUE_F64;
   t.lq.dtype = t.lk.dtype = t.lv.dtype = t.ld_o.dtype = t.ldlse.dtype = REDBLUE_F64;
   t.q.data = q, t.k.data = k, t.v.data = v, t.o.data = o, t.lse.data = lse, t.d_o.data = d_o, t.dlse.data = dlse;
   t.gq.data = gq, t.gk.data = gk, t.gv.data = gv;
   t.lq.data = found, t.lk.data = found + kQ, t.lv.data = found + kQ + kK, t.ld_o.data = found + kQ + kK + kV;
   t.ldlse.data = found + kQ + kK + kV + kO;
+  t.bias.data = bias, t.gbias.data = gbias, t.lbias.data = found + kAll - kBias;
   return t;
 }
 
@@ -158,6 +166,10 @@ static void test_wrong_plans(void) {
   p.operation = REDBLUE_TANGENT, p.n_q = p.n_k = p.d = 8, p.approximate_degree = 2, p.approximate_range = 1;
   options.fast_memory_words = 100;
   CHECK(redblue_plan_create(&p, &options, &plan) != REDBLUE_OK);
+  p.approximate_degree = 0, p.approximate_range = 0, p.operation = REDBLUE_SECOND, p.softcap = 2,
+  p.has_bias = p.bias_direction = 1;
+  for (int side = 0; side < 4; ++side) p.bias_shape[side] = side < 2 ? 1 : 8;
+  REFUSED(redblue_plan_create(&p, &options, &plan), REDBLUE_INVALID_ARGUMENT, "the gradient of a bias under a softcap");
   p.operation = 6;
   REFUSED(redblue_plan_create(&p, &options, &plan), REDBLUE_INVALID_ARGUMENT, "operation = 6: give REDBLUE_FORWARD");
 }
@@ -167,6 +179,7 @@ void test_second(void) {
   for (int i = 0; i < kQ; ++i) gq[i] = sin(i * 2.1);
   for (int i = 0; i < kK; ++i) gk[i] = cos(i * 1.9);
   for (int i = 0; i < kV; ++i) gv[i] = sin(i * 0.9 + 2);
+  for (int i = 0; i < kBias; ++i) gbias[i] = cos(i * 2.3);
   test_tangent();
   test_gradients_of_gradients();
   test_wrong_plans();

@@ -86,9 +86,16 @@ TEST(OverFiles, SecondDerivativesTakeTheirForwardPassAlong) {
   for (const char* const name : {"q", "k", "v"})  // any directions of these shapes
     for (const char* const direction : {"t", "g"})
       std::filesystem::copy_file(w / (std::string(name) + ".npy"), w / (direction + std::string(name) + ".npy"));
+  for (const auto& [name, step] : {std::pair{"bias.npy", 0.7}, {"tbias.npy", 1.3}, {"gbias.npy", 1.9}}) {
+    std::vector<double> words(static_cast<std::size_t>(p.heads * p.n_q * p.n_k));
+    for (std::size_t i = 0; i < words.size(); ++i) words[i] = std::sin(step * static_cast<double>(i));
+    w.npy(name, {1, p.heads, p.n_q, p.n_k}, words);
+  }
   const std::map<std::string, std::pair<Args, std::vector<std::string>>> operations{
-      {"tangent", {"--tq tq.npy --tk tk.npy --tv tv.npy"_args, {"to", "tlse"}}},
-      {"second", {"--do do.npy --gq gq.npy --gk gk.npy --gv gv.npy"_args, {"lq", "lk", "lv", "ldo"}}}};
+      {"tangent", {"--tq tq.npy --tk tk.npy --tv tv.npy --bias bias.npy --tbias tbias.npy"_args, {"to", "tlse"}}},
+      {"second",
+       {"--do do.npy --gq gq.npy --gk gk.npy --gv gv.npy --bias bias.npy --gbias gbias.npy"_args,
+        {"lq", "lk", "lv", "ldo", "lbias"}}}};
   for (const auto& [op, files] : operations) {
     Args args =
         "run --with-forward --M 400 --quiet --multiple q=1,k=1 --q q.npy --k k.npy --v v.npy --o o.npy --lse lse.npy"_args +

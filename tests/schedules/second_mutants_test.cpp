@@ -24,6 +24,13 @@ Sizes with_lse_gradient() {
   return x;
 }
 
+Sizes with_moving_bias() {
+  Sizes x = with_mask();
+  x.modifiers.bias = Modifiers::Bias::of_pairs;
+  x.modifiers.bias_moves = true;
+  return x;
+}
+
 /// Slips that change no count, on an instance with numbers: `slips_in(the right run)`.
 template <class S, class SlipsIn>
 void expect_caught_by_numbers(Sizes x, const typename S::Tiling& t, const SlipsIn& slips_in) {
@@ -125,6 +132,37 @@ TEST(SecondMutants, OfFusedKeyOuterAreCaught) {
                     {"forgets the last LQ", without(right, last(stores(LQ)))},
                     {"visits queries that see nothing", recorded<S>(without_mask(), t)},
                     {"keeps LQ of other queries", with_room(right, of_LQ, t.keys.br * x.d)}});
+}
+
+TEST(SecondMutants, OfABiasThatMovesAreCaught) {
+  using S = TangentQueryOuter;
+  const S::Tiling t{3, 2};
+  const Sizes x = with_moving_bias();
+  const Trace right = recorded<S>(x, t);
+  const Is adds = computes<kernel::ModifyScores>();
+  expect_caught<S>(x, t,
+                   {{"forgets its tangent", without(right, all(adds && touches(tBias)))},
+                    {"takes the bias for its tangent", mixed_up(right, adds, tBias, bias)}});
+  expect_caught_by_numbers<S>(x, t, [](const Trace& found) {
+    return std::vector<Mutant>{
+        {"weighs no tangents", without(found, all(computes<kernel::ScoreGradient>()))},
+        {"sums tangents of one step", without(found, not_first(computes<kernel::AddRowSums>()))}};
+  });
+}
+
+TEST(SecondMutants, OfTheGradientOfABiasThatMovesAreCaught) {
+  using S = Masked<SecondFusedKeyOuter>;
+  Sizes x = with_moving_bias();
+  x.modifiers.bias_gradient = true;
+  const S::Tiling t{{{3, 2}, {3, 2}}};
+  const Trace right = recorded<S>(x, t);
+  const Is adds = computes<kernel::ModifyScores>(), sum = computes<kernel::AddBiasGradient>();
+  expect_caught<S>(x, t,
+                   {{"forgets gBias", without(right, all(adds && touches(gBias)))},
+                    {"takes the bias for gBias", mixed_up(right, adds, gBias, bias)},
+                    {"forgets LBias", without(right, all(sum))},
+                    {"begins LBias with nothing", without(right, all(computes<kernel::ZeroOver>() && touches(LBias)))},
+                    {"adds the last tile to LBias twice", twice(right, last(sum))}});
 }
 
 TEST(SecondMutants, OfTangentsThatOnlyNumbersCanTellAreCaught) {

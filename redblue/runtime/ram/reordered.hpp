@@ -22,14 +22,14 @@ class Reordered {
 
   /// Does anything move?
   bool any() const { return sequences_ != nullptr && sequences_->reordered(); }
-  bool moves(SlowArray a) const { return any() && (side_of(a) != Side::neither || is_bias(a)); }
+  bool moves(SlowArray a) const { return any() && (side_of(a) != Side::neither || is_like_bias(a)); }
   void gather_later(SlowArray a, const Tensor& from, const Tensor& to) { inputs_.push_back({a, from, to}); }
   void scatter_later(SlowArray a, const Tensor& from, const Tensor& to) { outputs_.push_back({a, from, to}); }
 
   void gather(ThreadPool& pool, int workers) const {
     for (const Move& m : inputs_) {
       const std::size_t width = size_of(m.from.dtype), cols = static_cast<std::size_t>(m.from.shape[3]);
-      const bool whole_rows = !is_bias(m.array) && m.from.strides[3] == 1;
+      const bool whole_rows = !is_like_bias(m.array) && m.from.strides[3] == 1;
       for_rows(pool, workers, m, [&](index_t instance, index_t place, index_t row, const auto& column) {
         const auto at = [&](const Tensor& t, index_t r) {
           const index_t B = instance / t.shape[1], H = instance % t.shape[1];
@@ -53,7 +53,7 @@ class Reordered {
       const kernel::RowConversion<T> row_conversion = kernel::implementations<T>(best_isa()).row_conversion;
       for_rows(pool, workers, m, [&](index_t instance, index_t place, index_t row, const auto& column) {
         const T* words = static_cast<const T*>(m.from.data) + (instance * rows + place) * cols;
-        if (!is_bias(m.array))
+        if (!is_like_bias(m.array))
           return machine::scatter<T>(target, {m.array, instance, row, 0, {1, cols}}, words, cols, 1, row_conversion);
         for (index_t t = 0; t < cols; ++t)
           machine::scatter<T>(target, {m.array, instance, row, column(t), {1, 1}}, words + t, 1, 1);
@@ -66,7 +66,6 @@ class Reordered {
     SlowArray array;
     Tensor from, to;
   };
-  static bool is_bias(SlowArray a) { return a == SlowArray::bias || a == SlowArray::dBias; }
   /// f(batch and head, place in the order, row of the caller's array, column(place) of the caller's array). What all
   /// share of a bias stays. Workers share the heads.
   template <class F>
@@ -86,8 +85,9 @@ class Reordered {
         return to == nullptr ? place : (*to)[static_cast<std::size_t>(place)];
       };
     };
-    const auto row = in(!is_bias(m.array) || rows > 1, side_of(m.array) == Side::keys ? &Order::keys : &Order::queries),
-               column = in(is_bias(m.array) && cols > 1, &Order::keys);
+    const auto row = in(!is_like_bias(m.array) || rows > 1,
+                        side_of(m.array) == Side::keys ? &Order::keys : &Order::queries),
+               column = in(is_like_bias(m.array) && cols > 1, &Order::keys);
     for (index_t place = 0; place < rows; ++place) f(i, place, row(place), column);
   }
 

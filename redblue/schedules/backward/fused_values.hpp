@@ -141,7 +141,7 @@ struct FusedValuesBackward : Defaults {
         w.compute(kernel::ValueGradients{}, dS_ij, dV_j, kept_ij, V_j, w.stream(x.dO.rows(I)));  // dP, dV as dO passes
         drop_weights(w, x, place, dS_ij);
         w.compute(kernel::ScoreGradient{x.shape.score, x.scale, place}, dS_ij, P_ij, D_i);  // dS = scale P o (dP - D)
-        if (x.shape.modifiers.bias_gradient) add_bias_gradient(w, x, I, J, dBias_j.arg(), dS_ij);
+        if (x.shape.modifiers.bias_gradient) add_bias_gradient(w, x, x.dBias, I, J, dBias_j.arg(), dS_ij);
         if (capped)
           w.compute(kernel::SoftcapGradient{modify_scores(x.shape, place)}, dS_ij, P_ij, lse_i.arg(),
                     x.bias_of_keys ? bias_j.arg() : x.bias_of(I, J), slopes.arg());

@@ -122,16 +122,4 @@ void output_dots(M& m, const Operands& x, const Footprint& footprint) {
   });
 }
 
-/// dBias += dS / scale, without the derivative of a softcap: in the tile of the keys J where all queries share a row,
-/// else in slow memory; summed over the keys where these share it.
-template <class W>
-[[gnu::noinline]] void add_bias_gradient(W& w, const BackwardOperands& x, Range I, Range J, const Arg& dBias_j,
-                                         const Arg& scaled) {
-  const kernel::AddBiasGradient add{false, 1 / x.scale};
-  if (x.keeps_bias_gradient)
-    w.compute(add, dBias_j, scaled);
-  else
-    w.update(add, x.shape.modifiers.bias_over_keys ? x.dBias.rows(I) : x.of_scores(x.dBias, I, J), scaled);
-}
-
 }  // namespace redblue::schedule

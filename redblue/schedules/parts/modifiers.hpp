@@ -14,6 +14,11 @@
 /// Functions that few problems need are not inlined: every schedule calls them, and compilers take long enough.
 namespace redblue::schedule {
 
+/// The gradient of a bias: that of a backward pass, or of double backward, where the bias moves.
+constexpr SlowArray gradient_array_of_bias(const Modifiers& m) {
+  return m.bias_moves ? SlowArray::LBias : SlowArray::dBias;
+}
+
 /// The arrays of modifiers.
 struct ModifierOperands {
   bool bias_of_keys = false;         ///< one row of the bias serves all queries
@@ -33,11 +38,16 @@ struct ModifierOperands {
     const bool of_pairs = s.modifiers.bias == Modifiers::Bias::of_pairs;
     return {a, {of_pairs ? s.n_q : 1, s.n_k}, instance, of_pairs ? s.row0 : 0, s.key0};
   }
-  /// dBias: a column where all keys share the bias of a query.
+  /// dBias, or LBias: a column where all keys share the bias of a query.
   static SlowMatrix gradient_of_bias(const Sizes& s, index_t instance) {
     const bool given = s.modifiers.forms_bias_gradient();
-    if (given && s.modifiers.bias_over_keys) return {SlowArray::dBias, {s.n_q, 1}, instance, s.row0};
-    return like_bias(s, SlowArray::dBias, given, instance);
+    const SlowArray a = gradient_array_of_bias(s.modifiers);
+    if (given && s.modifiers.bias_over_keys) return {a, {s.n_q, 1}, instance, s.row0};
+    return like_bias(s, a, given, instance);
+  }
+  /// The direction in which the bias moves, where it does.
+  static SlowMatrix direction_of_bias(const Sizes& s, SlowArray a, index_t instance) {
+    return like_bias(s, a, s.modifiers.bias_moves, instance);
   }
   /// The block of the bias, or of its gradient where that is no column, that belongs to these scores.
   static Block of_scores(const SlowMatrix& bias, Range rows, Range keys) {
@@ -48,7 +58,10 @@ struct ModifierOperands {
   Arg bias_of(Range rows, Range keys) const { return Arg::streaming(of_scores(bias, rows, keys)); }
   /// The row of the bias that all queries share, for a schedule that keeps it with its keys; no words where each has
   /// its own. shared_gradient is that row of dBias.
-  Block shared_bias(Range keys) const { return bias_of_keys ? of_scores(bias, {}, keys) : Block{bias.array}; }
+  Block shared_bias(Range keys) const { return shared_row(bias, keys); }
+  Block shared_row(const SlowMatrix& like, Range keys) const {
+    return bias_of_keys ? of_scores(like, {}, keys) : Block{like.array};
+  }
   Block shared_gradient(const SlowMatrix& dBias, Range keys) const {
     return keeps_bias_gradient ? of_scores(dBias, {}, keys) : Block{dBias.array};
   }
@@ -147,23 +160,36 @@ inline Words shared_row_of_bias(const Sizes& x, Words keys) {
   return x.modifiers.bias == Modifiers::Bias::of_keys ? x.tile(SlowArray::bias, 1, keys) : Words(0);
 }
 
+/// dBias += dS / scale, without the derivative of a softcap, or LBias += G: in the tile of the keys J where all queries
+/// share a row, else in slow memory; summed over the keys where these share it.
+template <class W, class Operands>
+[[gnu::noinline]] void add_bias_gradient(W& w, const Operands& x, const SlowMatrix& gradient, Range I, Range J,
+                                         const Arg& gradient_j, const Arg& scaled) {
+  const kernel::AddBiasGradient add{false, 1 / x.scale};
+  if (x.keeps_bias_gradient)
+    w.compute(add, gradient_j, scaled);
+  else
+    w.update(add, x.shape.modifiers.bias_over_keys ? gradient.rows(I) : x.of_scores(gradient, I, J), scaled);
+}
+
 /// dBias is added to for each pair of the boxes; where all queries share a row, for each key that a block visits; where
 /// all keys share a column, which schedules for the softmax alone never see, for each query that a block visits.
 inline Io bias_gradient_io(const Sizes& x, Words pairs, Words keys, Words queries = 0) {
   const Modifiers& m = x.modifiers;
   if (!m.bias_gradient) return {};
   const Words words = m.bias_over_keys ? queries : m.bias == Modifiers::Bias::of_pairs ? pairs : keys;
-  return Io().read(SlowArray::dBias, words).write(SlowArray::dBias, words);
+  const SlowArray gradient = gradient_array_of_bias(m);
+  return Io().read(gradient, words).write(gradient, words);
 }
 /// A word of dBias, which is added to as a tile of dS is finished.
 inline Words passing_bias_gradient(const Sizes& x) {
   const bool passes = x.modifiers.bias == Modifiers::Bias::of_pairs || x.modifiers.bias_over_keys;
-  return x.modifiers.bias_gradient && passes ? x.word(SlowArray::dBias) : Words(0);
+  return x.modifiers.bias_gradient && passes ? x.word(gradient_array_of_bias(x.modifiers)) : Words(0);
 }
 
 /// The row of dBias of some keys, where all queries share it.
 inline Words bias_gradient_tile(const Sizes& x, Words keys) {
-  return ModifierOperands(x, 0).keeps_bias_gradient ? x.tile(SlowArray::dBias, 1, keys) : Words(0);
+  return ModifierOperands(x, 0).keeps_bias_gradient ? x.tile(gradient_array_of_bias(x.modifiers), 1, keys) : Words(0);
 }
 
 /// The tiles of weights that a backward pass keeps where it forms dBias: P and dS; G, the weights of scores where they
@@ -274,13 +300,17 @@ inline Io lse_gradient_io(const Sizes& x, Words rows) {
 }
 inline Words passing_lse_gradient(const Sizes& x) { return x.lse_gradient ? x.word(SlowArray::dlse) : Words(0); }
 
-/// dBias begins as 0; tiles of dS are added to it (docs/semantics.md). (Formulas are of the first instance.)
+/// dBias and LBias begin as 0; tiles of dS, and of G, are added to them (docs/semantics.md). (Formulas are of the first
+/// instance.)
 template <class M, class Operands>
 [[gnu::noinline]] void begin_gradients_of_modifiers(M& m, const Operands& x, index_t instance) {
-  if constexpr (requires { x.dBias; })
-    if (x.dBias.shape.words() > 0 && first_of_bias(x.shape.modifiers, instance))
-      for_words_of_bias_gradient(x.shape, x.dBias,
-                                 [&](Range rows) { m.update(kernel::ZeroOver{}, x.dBias.rows(rows)); });
+  const auto begin = [&](const SlowMatrix& gradient) {
+    if (gradient.shape.words() > 0 && first_of_bias(x.shape.modifiers, instance))
+      for_words_of_bias_gradient(x.shape, gradient,
+                                 [&](Range rows) { m.update(kernel::ZeroOver{}, gradient.rows(rows)); });
+  };
+  if constexpr (requires { x.dBias; }) begin(x.dBias);
+  if constexpr (requires { x.LBias; }) begin(x.LBias);
 }
 /// dSinks = -SUM_i exp(sink - lse_i) D_i, row by row: reads n_q (2 d_v + 1) and the sinks, writes group words. A dBias
 /// that all keys share has the terms themselves: the same reads, one of dBias and one write for each row. Where lse has
@@ -319,7 +349,7 @@ inline Io of_instances(const Sizes& x, const Io& one, index_t instances) {
   const index_t heads = std::min(m.kv_heads, instances), batches = instances / heads;
   if (m.forms_bias_gradient()) {
     const index_t first = (m.bias_over_batches ? 1 : batches) * (m.bias_over_heads ? 1 : heads);
-    io.writes[index_of(SlowArray::dBias)] -= Words(instances - first) * words_of_bias_gradient(x);
+    io.writes[index_of(gradient_array_of_bias(m))] -= Words(instances - first) * words_of_bias_gradient(x);
   }
   if (m.sinks_gradient) io.read(SlowArray::dSinks, Words(instances - heads) * x.mask.group);
   return io;
@@ -328,7 +358,7 @@ inline Io of_instances(const Sizes& x, const Io& one, index_t instances) {
 inline Io gradients_of_modifiers_io(const Sizes& x) {
   const Modifiers& m = x.modifiers;
   Io io;
-  io.write(SlowArray::dBias, words_of_bias_gradient(x));
+  io.write(gradient_array_of_bias(m), words_of_bias_gradient(x));
   const bool of_bias = adds_sinks_to_bias(m);
   if (m.sinks_gradient || of_bias)
     io = io +
@@ -348,7 +378,7 @@ inline Io gradients_of_modifiers_io(const Sizes& x) {
 inline Words gradients_of_modifiers_footprint(const Sizes& x) {
   const Modifiers& m = x.modifiers;
   Words most;
-  if (m.forms_bias_gradient()) most = x.word(SlowArray::dBias);
+  if (m.forms_bias_gradient()) most = x.word(gradient_array_of_bias(m));
   if (adds_lse_to_bias(x)) most = x.word(SlowArray::dBias) + x.word(SlowArray::lse) + x.word(SlowArray::dlse);
   const bool of_bias = adds_sinks_to_bias(m);
   if (m.sinks_gradient || of_bias)

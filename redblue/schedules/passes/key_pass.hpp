@@ -153,7 +153,7 @@ Arg key_step(W& w, const BackwardOperands& x, Range I, index_t next, const Query
   const kernel::KeyGradients step{{x.scale, place}, weights_of_tile(s, x.instance(), place), next - I.begin};
   w.compute(step, P_ij, dS_ij, j.dK, j.dV, i.Q, j.K, j.V, i.lse, i.D, i.dO, ij.G.part(tiles.G ? pairs : Shape{0, 0}),
             ij.F.part(tiles.F ? pairs : Shape{0, 0}), x.bias_of_keys ? j.bias : x.bias_of(I, j.keys), j.slopes);
-  if (s.modifiers.bias_gradient) add_bias_gradient(w, x, I, j.keys, j.dBias, tiles.F ? P_ij : dS_ij);
+  if (s.modifiers.bias_gradient) add_bias_gradient(w, x, x.dBias, I, j.keys, j.dBias, tiles.F ? P_ij : dS_ij);
   return dS_ij;
 }
 

@@ -107,7 +107,7 @@ void score_gradients(M& m, const Operands& x, ScoreTiling t) {
         const Block P = x.P.block(rows, keys);
         w.compute(kernel::ScoreGradient{x.shape.score, x.scale, place}, dS, w.stream(P), D_i.rows(first, rows.size()));
         if constexpr (std::same_as<Operands, BackwardOperands>) {
-          if (x.shape.modifiers.bias_gradient) add_bias_gradient(w, x, rows, keys, kNoWords, dS);
+          if (x.shape.modifiers.bias_gradient) add_bias_gradient(w, x, x.dBias, rows, keys, kNoWords, dS);
           if (capped)
             w.compute(kernel::SoftcapGradient{modify_scores(x.shape, place)}, dS, w.stream(P),
                       lse_i.rows(first, rows.size()), x.bias_of(rows, keys), slopes.arg());

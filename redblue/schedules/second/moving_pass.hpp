@@ -3,17 +3,18 @@
 #include "redblue/schedules/second/tiles.hpp"
 
 /// How outputs move while queries, keys and values do, with queries resident and keys passing: all of the tangent, and
-/// the first sweep of double backward. With H = scale (A K^T + Q B^T), where Q moves along A, K along B and V along U:
+/// the first sweep of double backward. With H = scale (A K^T + Q B^T) + C, where Q moves along A, K along B, V along U,
+/// and a bias along C:
 ///   r = rowsum(P o H), by which lse moves;  T = (P o H) V + P U, so that O moves along T - r o O
 namespace redblue::schedule {
 
-/// What moves: the directions of Q, K and V, T, and r.
+/// What moves: the directions of Q, K, V and the bias, T, and r.
 struct Motion {
-  SlowMatrix Q, K, V, T, r;
+  SlowMatrix Q, K, V, bias, T, r;
 };
 /// Their arrays, which say how wide words are.
 struct MovingArrays {
-  SlowArray Q, K, V, T, r;
+  SlowArray Q, K, V, bias, T, r;
 };
 
 /// Keys and values with their directions.
@@ -23,8 +24,9 @@ inline Io moving_keys_io(const Sizes& x, const MovingArrays& m, Words visits) {
 /// What passes of blocks of Br queries and the keys that they see: n_q (2 d + 1) + 2 A(Br) (d + d_v).
 inline Io moving_rows_io(const Sizes& x, const MovingArrays& m, index_t Br) {
   const Words visits = x.pairs().visited_keys(Br);
-  return modifiers_io(x, x.pairs().pairs_of_rows(Br), visits, x.pairs().row_blocks(Br).count()) +
-         moving_keys_io(x, m, visits) +
+  const Words pairs = x.pairs().pairs_of_rows(Br);
+  return modifiers_io(x, pairs, visits, x.pairs().row_blocks(Br).count()) +
+         bias_direction_io(x, m.bias, pairs, visits) + moving_keys_io(x, m, visits) +
          Io().read(SlowArray::Q, Words(x.n_q) * x.d)
              .read(m.Q, Words(x.n_q) * x.d)
              .read(SlowArray::lse, x.row_statistics());
@@ -33,7 +35,7 @@ inline Io moving_rows_io(const Sizes& x, const MovingArrays& m, index_t Br) {
 /// `passing` of them streamed; and one streamed word. Second buffers: the next keys and streamed words.
 template <class Ended>
 Phase moving_phase(const Sizes& x, const MovingArrays& m, QueryPass t, const Ended& ended, Words passing) {
-  const Words word = passing_bias(x, x.word(m.K)), values = std::max(x.word(SlowArray::V), x.word(m.V));
+  const Words word = passing_moving_bias(x, m.bias, x.word(m.K)), values = std::max(x.word(SlowArray::V), x.word(m.V));
   const Words block = query_blocks_footprint(x, t.Br, [&](index_t rows, index_t kappa) {
     return x.tile(SlowArray::Q, rows, x.d) + x.tile(m.Q, rows, x.d) + x.tile(m.T, rows, x.d_v) +
            x.statistic(SlowArray::lse, rows) + x.statistic(m.r, rows) + pair_tiles(x, 2, rows, std::min(t.bc, x.n_k)) +
@@ -60,8 +62,9 @@ void moving_pass(W& w, const Operands& x, const Motion& m, Range I, index_t bc, 
     const Arg P_ij = P.cols(J.size()), H_ij = H.cols(J.size()), C_ij = C.cols(C.shape().cols > 0 ? J.size() : 0);
     {
       const auto K_j = w.load(x.K.rows(J), Layout::read_only);
-      w.compute(moving_weights(s, x.scale, place, true), P_ij, H_ij, C_ij, r_i, Q_i, A_i, K_j, w.stream(m.K.rows(J)),
-                lse_i, x.bias_of(I, J), slopes.arg());  // H <- P o H, r += its row sums
+      const MovingArgs args{Q_i.arg(),   A_i.arg(),       K_j.arg(),    Arg::streaming(m.K.rows(J)),
+                            lse_i.arg(), x.bias_of(I, J), slopes.arg(), Arg::streaming(x.of_scores(m.bias, I, J))};
+      form_tangents(w, s, x.scale, place, P_ij, H_ij, C_ij, args, {true, r_i.arg()});  // H <- P o H, r += its row sums
     }
     for (const Arg& weights : {P_ij, H_ij}) drop_weights(w, x, place, weights);
     w.compute(kernel::Gemm{}, T_i, H_ij, w.stream(x.V.rows(J)));

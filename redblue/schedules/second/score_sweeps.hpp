@@ -25,14 +25,6 @@ struct SecondTiles {
   }
 };
 
-/// P, and H, the tangent of scores.
-template <class W>
-void form_tangents(W& w, const Sizes& x, double scale, const Place& place, const SecondTileArgs& t,
-                   const MovingArgs& i) {
-  w.compute(moving_weights(x, scale, place, false), t.P, t.H, t.C, kNoWords, i.Q, i.A, i.K, i.B, i.lse, i.bias,
-            i.slopes);
-}
-
 /// What gradients of scores are made of, and what the first sweep leaves of some queries.
 struct SecondArgs {
   Arg dO, V, gV, D, w, x;
@@ -52,7 +44,7 @@ inline Io query_sweep_io(const Sizes& x, index_t Br) {
 }
 /// The tiles of a block of queries, K_j and gK_j, and one streamed word.
 inline Phase query_sweep_phase(const Sizes& x, QueryPass t) {
-  const Words word = passing_bias(x, std::max(x.word(SlowArray::V), x.word(SlowArray::gV)));
+  const Words word = passing_moving_bias(x, SlowArray::gBias, std::max(x.word(SlowArray::V), x.word(SlowArray::gV)));
   const auto arriving = [&](index_t keys) {
     return x.tile(SlowArray::K, keys, x.d) + x.tile(SlowArray::gK, keys, x.d) + word;
   };
@@ -79,8 +71,9 @@ void query_sweep(W& w, const SecondOperands& x, Range I, index_t bc) {
     const Place place = s.place(I.begin, J.begin);
     const SecondTileArgs ij = tiles.part({I.size(), J.size()});
     const auto K_j = w.load(x.K.rows(J), Layout::read_only), gK_j = w.load(x.gK.rows(J), Layout::read_only);
-    form_tangents(w, s, x.scale, place, ij,
-                  {Q_i.arg(), gQ_i.arg(), K_j.arg(), gK_j.arg(), lse_i.arg(), x.bias_of(I, J), slopes.arg()});
+    form_tangents(w, s, x.scale, place, ij.P, ij.H, ij.C,
+                  {Q_i.arg(), gQ_i.arg(), K_j.arg(), gK_j.arg(), lse_i.arg(), x.bias_of(I, J), slopes.arg(),
+                   Arg::streaming(x.of_scores(x.gBias, I, J))});
     form_second_gradients(
         w, x, place, ij,
         {dO_i.arg(), Arg::streaming(x.V.rows(J)), Arg::streaming(x.gV.rows(J)), D_i.arg(), w_i.arg(), x_i.arg()});
@@ -97,8 +90,20 @@ inline Io second_queries_io(const Sizes& x, Words visits) {
   return io;
 }
 inline Io key_sweep_io(const Sizes& x, const KeyVisits& v) {
-  return modifiers_io(x, v.pairs, x.n_k, v.blocks) + second_keys_io(x, x.n_k) + second_queries_io(x, v.queries) +
+  return modifiers_io(x, v.pairs, x.n_k, v.blocks) + bias_direction_io(x, SlowArray::gBias, v.pairs, x.n_k) +
+         bias_gradient_io(x, v.pairs, x.n_k, v.queries) + second_keys_io(x, x.n_k) + second_queries_io(x, v.queries) +
          Io().write(SlowArray::LK, Words(x.n_k) * x.d).write(SlowArray::LV, Words(x.n_k) * x.d_v);
+}
+/// The row of a bias that all queries share, with its direction and its gradient.
+inline Words shared_rows_of_bias(const Sizes& x, Words keys) {
+  const bool moves = x.modifiers.bias == Modifiers::Bias::of_keys && x.modifiers.bias_moves;
+  return shared_row_of_bias(x, keys) + bias_gradient_tile(x, keys) +
+         (moves ? x.tile(SlowArray::gBias, 1, keys) : Words(0));
+}
+/// A word of a bias, its direction or its gradient that passes by a block of keys.
+inline Words passing_bias_of_second(const Sizes& x) {
+  const bool moves = x.modifiers.bias == Modifiers::Bias::of_pairs && x.modifiers.bias_moves;
+  return std::max({passing_bias_of_pairs(x), passing_bias_gradient(x), moves ? x.word(SlowArray::gBias) : Words(0)});
 }
 /// The tiles of a block of keys, those of the arriving queries, and a word of a bias, or `also(rows)` words of the
 /// schedule's own work on queries.
@@ -107,10 +112,10 @@ Phase key_sweep_phase(const Sizes& x, KeyPass t, const Also& also) {
   const auto arriving = [&](index_t rows) {
     return x.tile(SlowArray::Q, rows, x.d) + x.tile(SlowArray::gQ, rows, x.d) + x.tile(SlowArray::dO, rows, x.d_v) +
            x.tile(SlowArray::lse, rows, 1) + x.tile(SlowArray::D, rows, 1) + x.tile(SlowArray::Hm, rows, 1) +
-           x.tile(SlowArray::Xm, rows, 1) + std::max(passing_bias_of_pairs(x), also(rows));
+           x.tile(SlowArray::Xm, rows, 1) + std::max(passing_bias_of_second(x), also(rows));
   };
   const Words block = key_blocks_footprint(x, t.Bc, [&](index_t keys, index_t rho) {
-    Words words = pair_tiles(x, 4, std::min(t.br, rho), keys) + shared_row_of_bias(x, keys) + slopes_tile(x) +
+    Words words = pair_tiles(x, 4, std::min(t.br, rho), keys) + shared_rows_of_bias(x, keys) + slopes_tile(x) +
                   arriving(std::min(t.br, rho));
     for (const SlowArray a : {SlowArray::K, SlowArray::gK, SlowArray::LK}) words += x.tile(a, keys, x.d);
     for (const SlowArray a : {SlowArray::V, SlowArray::gV, SlowArray::LV}) words += x.tile(a, keys, x.d_v);
@@ -138,7 +143,8 @@ void key_sweep(W& w, const SecondOperands& x, Range J, index_t br, const Also& a
   constexpr Layout kKeys = Layout::key_panels;
   const auto K_j = w.load(x.K.rows(J), kKeys), gK_j = w.load(x.gK.rows(J), kKeys), V_j = w.load(x.V.rows(J), kKeys),
              gV_j = w.load(x.gV.rows(J), kKeys), LK_j = w.alloc(x.LK.rows(J)), LV_j = w.alloc(x.LV.rows(J)),
-             bias = w.load(x.shared_bias(J));
+             bias = w.load(x.shared_bias(J)), gBias = w.load(x.shared_row(x.gBias, J)),
+             LBias = w.load(x.shared_gradient(x.LBias, J));
   const Slopes slopes(w, x);
   const SecondTiles tiles(w, s, {std::min(br, seeing.longest()), J.size()});
   for (const Arg& sum : {LK_j.arg(), LV_j.arg()}) w.compute(kernel::Zero{}, sum);
@@ -148,10 +154,12 @@ void key_sweep(W& w, const SecondOperands& x, Range J, index_t br, const Also& a
     const auto Q_i = w.load(x.Q.rows(I), Layout::read_only), gQ_i = w.load(x.gQ.rows(I), Layout::read_only),
                dO_i = w.load(x.dO.rows(I), Layout::read_only), lse_i = w.load(x.lse.rows(I)), D_i = w.load(x.D.rows(I)),
                w_i = w.load(x.Hm.rows(I)), x_i = w.load(x.Xm.rows(I));
-    form_tangents(w, s, x.scale, place, ij,
-                  {Q_i.arg(), gQ_i.arg(), K_j.arg(), gK_j.arg(), lse_i.arg(),
-                   x.bias_of_keys ? bias.arg() : x.bias_of(I, J), slopes.arg()});
+    const bool shared = x.bias_of_keys;
+    form_tangents(w, s, x.scale, place, ij.P, ij.H, ij.C,
+                  {Q_i.arg(), gQ_i.arg(), K_j.arg(), gK_j.arg(), lse_i.arg(), shared ? bias.arg() : x.bias_of(I, J),
+                   slopes.arg(), shared ? gBias.arg() : Arg::streaming(x.of_scores(x.gBias, I, J))});
     form_second_gradients(w, x, place, ij, {dO_i.arg(), V_j.arg(), gV_j.arg(), D_i.arg(), w_i.arg(), x_i.arg()});
+    if (s.modifiers.bias_gradient) add_bias_gradient(w, x, x.LBias, I, J, LBias.arg(), ij.H);
     drop_weights(w, x, place, ij.Y);  // LV += (P o (H - w))^T dO, P without what was dropped
     w.compute(kernel::Gemm{true, false}, LV_j, ij.Y, dO_i);
     w.compute(kernel::Gemm{true, false}, LK_j, ij.H, Q_i);
@@ -160,6 +168,7 @@ void key_sweep(W& w, const SecondOperands& x, Range J, index_t br, const Also& a
   });
   w.store(LK_j, x.LK.rows(J));
   w.store(LV_j, x.LV.rows(J));
+  if (x.keeps_bias_gradient) w.store(LBias, x.shared_gradient(x.LBias, J));
 }
 
 }  // namespace redblue::schedule

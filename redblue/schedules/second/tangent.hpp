@@ -5,7 +5,7 @@
 namespace redblue::schedule {
 
 /// Tangents in one sweep, with queries and their tangents resident while keys and values pass with theirs: with
-/// H = scale (tQ K^T + Q tK^T),  tlse = rowsum(P o H),  tO = (P o H) V + P tV - tlse o O.
+/// H = scale (tQ K^T + Q tK^T) + tBias,  tlse = rowsum(P o H),  tO = (P o H) V + P tV - tlse o O.
 /// O and lse of the forward pass are given; O passes once, at the end.
 ///   reads n_q (2 d + d_v + 1) + 2 A(Br) (d + d_v)   writes n_q (d_v + 1)
 ///   footprint Br (2 d + d_v + 2 + 2 bc) + bc d + 1
@@ -22,7 +22,8 @@ struct TangentQueryOuter : Defaults {
   static Tiling smallest(const Sizes& x, const Multiples& m) {
     return {smallest_tile(x.n_q, m.query), smallest_tile(x.n_k, m.key)};
   }
-  static constexpr MovingArrays kMoving{SlowArray::tQ, SlowArray::tK, SlowArray::tV, SlowArray::tO, SlowArray::tlse};
+  static constexpr MovingArrays kMoving{SlowArray::tQ,    SlowArray::tK, SlowArray::tV,
+                                        SlowArray::tBias, SlowArray::tO, SlowArray::tlse};
 
   static std::optional<Tiling> choose_tiling(const Sizes& x, const Limits& limits) {
     return choose_query_pass(
@@ -51,7 +52,7 @@ struct TangentQueryOuter : Defaults {
     const Blocks blocks = x.shape.pairs().row_blocks(t.Br);
     m.each(blocks.count(), [&](auto& w, index_t i) {
       const Range I = blocks(i);
-      moving_pass(w, x, {x.tQ, x.tK, x.tV, x.tO, x.tlse}, I, t.bc, [&](const auto& tO_i, const auto& r_i) {
+      moving_pass(w, x, {x.tQ, x.tK, x.tV, x.tBias, x.tO, x.tlse}, I, t.bc, [&](const auto& tO_i, const auto& r_i) {
         if (x.shape.statistics() > 0) w.compute(kernel::SubtractScaledRows{}, tO_i, r_i, w.stream(x.O.rows(I)));
         w.store(tO_i, x.tO.rows(I));
         w.store(r_i, x.tlse.rows(I));

@@ -6,11 +6,11 @@
 namespace redblue::schedule {
 
 /// Gradients of gradients in three sweeps, in O(n d) memory, of L = <gQ, dQ> + <gK, dK> + <gV, dV>. With
-/// H = scale (gQ K^T + Q gK^T), dP = dO V^T, E = dO gV^T, D = rowsum(dO o O), w = rowsum(P o H),
+/// H = scale (gQ K^T + Q gK^T) + gBias, dP = dO V^T, E = dO gV^T, D = rowsum(dO o O), w = rowsum(P o H),
 /// x = rowsum(dO o LdO), dS = P o (dP - D), G = P o ((dP - D) o (H - w) + E - x):
 ///   1  queries resident:  LdO = (P o (H - w)) V + P gV, and D, w, x for the others
 ///   2  queries resident:  LQ = scale (G K + dS gK)
-///   3  keys resident:     LK = scale (G^T Q + dS^T gQ), LV = (P o (H - w))^T dO
+///   3  keys resident:     LK = scale (G^T Q + dS^T gQ), LV = (P o (H - w))^T dO, LBias = G where a bias moves
 ///   1  reads n_q (2 d + 2 d_v + 1) + 2 A(Br) (d + d_v)        writes n_q (d_v + 3)
 ///   2  reads n_q (2 d + d_v + 4) + 2 A(Br2) (d + d_v)         writes n_q d
 ///   3  reads 2 n_k (d + d_v) + B(Bc) (2 d + d_v + 4)          writes n_k (d + d_v)
@@ -79,7 +79,7 @@ struct SecondThreeSweeps : Defaults {
                  keys = pairs.key_blocks(t.keys.Bc);
     m.each(of_outputs.count(), [&](auto& w, index_t i) { output_sweep(w, x, of_outputs(i), t.outputs.bc); });
     m.each(rows.count(), [&](auto& w, index_t i) { query_sweep(w, x, rows(i), t.bc2); });
-    m.each(keys.count(), [&](auto& w, index_t j) {
+    for_blocks_of_keys(m, x.shape, keys.count(), [&](auto& w, index_t j) {
       key_sweep(w, x, keys(j), t.keys.br, [](auto&, Range, const Arg&, const Arg&, const auto&, const auto&) {});
     });
   }

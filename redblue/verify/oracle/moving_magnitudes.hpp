@@ -14,9 +14,11 @@ Matrices<T> moved_magnitudes(const Problem& p, const Matrices<T>& in, index_t in
   const bool second = p.op == Operation::second;
   Problem weights = p;
   weights.op = Operation::weights;
+  weights.bias_direction = false;
   Matrices<T> of_weights = in;
   Problem forward = p;
   forward.op = Operation::forward;
+  forward.bias_direction = false;
   of_weights[S::lse] = Dense<T>(forward, in, kBlock, instance).lse();
   const Matrix<T> P = Dense<T>(weights, std::move(of_weights), kBlock, instance).forward().at(S::P);
   const auto sizes_of = [&](S a) {
@@ -44,6 +46,10 @@ Matrices<T> moved_magnitudes(const Problem& p, const Matrices<T>& in, index_t in
                   B = sizes_of(second ? S::gK : S::tK), C = sizes_of(second ? S::gV : S::tV);
   Matrix<T> H = sum_of(times(A, K.transposed()), times(Q, B.transposed()));
   for (T& h : H.words) h *= scale;
+  if (p.bias_direction) {
+    const Matrix<T>& along = in.at(second ? S::gBias : S::tBias);
+    H = mapped(H, [&](index_t i, index_t j) { return H(i, j) + std::abs(along(along.shape.rows == 1 ? 0 : i, j)); });
+  }
   const Matrix<T> w = row_sums(H), PH = mapped(H, [&](index_t i, index_t j) { return P(i, j) * (H(i, j) + w(i, 0)); });
   const Matrix<T> moved_O = sum_of(times(PH, V), times(P, C));
   if (!second) return {{S::tO, moved_O}, {S::tlse, p.has_statistics() ? w : Matrix<T>({H.shape.rows, 0})}};
@@ -57,6 +63,10 @@ Matrices<T> moved_magnitudes(const Problem& p, const Matrices<T>& in, index_t in
   const Matrix<T> x = row_sums(X), G = mapped(P, [&](index_t i, index_t j) {
                                      return P(i, j) * (X(i, j) + x(i, 0)) + bend * H(i, j) * dS(i, j);
                                    });
+  Matrix<T> of_bias;
+  if (p.bias_direction) of_bias = Matrix<T>(in.at(S::bias).shape);
+  for (index_t i = 0; i < G.shape.rows && p.bias_direction; ++i)
+    for (index_t j = 0; j < G.shape.cols; ++j) of_bias(of_bias.shape.rows == 1 ? 0 : i, j) += G(i, j);
   const auto scaled = [&](const Matrix<T>& m) {
     return mapped(m, [&](index_t i, index_t t) { return scale * m(i, t); });
   };
@@ -64,6 +74,7 @@ Matrices<T> moved_magnitudes(const Problem& p, const Matrices<T>& in, index_t in
           {S::LK, scaled(sum_of(times(G.transposed(), Q), times(dS.transposed(), A)))},
           {S::LV, times(PH.transposed(), dO)},
           {S::LdO, moved_O},
+          {S::LBias, of_bias},
           {S::Ldlse, p.lse_gradient ? w : Matrix<T>({w.shape.rows, 0})}};
 }
 
