@@ -1,6 +1,6 @@
 """Attention as primitives of JAX, each with its derivatives: jvp, grad, and both of both.
 
-F is attention, x = (q, k, v), t and g directions, u what o and lse have as gradients. A primitive's tangent is a primitive, too, and
+F is attention, x = (q, k, v, bias), t and g directions, u what o and lse have as gradients. A primitive's tangent is a primitive, too, and
 so is what JAX makes of that backwards:
 
     attention        F(x)              tangent: tangent
@@ -27,7 +27,8 @@ from jax.interpreters import ad, batching, mlir
 
 from ._errors import Unsupported
 
-_MODIFIERS = ("bias", "alibi_slopes", "sinks")
+_MOVING = ("q", "k", "v", "bias")
+_AT_REST = ("alibi_slopes", "sinks")
 _THIRD = (
     "third derivatives of redblue's attention are not computed: jax.nn.dot_product_attention has them, in memory that grows with the "
     "square of the length"
@@ -35,7 +36,7 @@ _THIRD = (
 
 
 def _refuse(what: str) -> Unsupported:
-    return Unsupported(f"{what} bias, alibi_slopes and sinks are not computed: give these at rest, as by jax.lax.stop_gradient")
+    return Unsupported(f"{what} alibi_slopes and sinks are not computed: give these at rest, as by jax.lax.stop_gradient")
 
 
 def _moves(tangent: Any) -> bool:
@@ -114,7 +115,7 @@ def _third(given: dict, moved: dict, **params: Any) -> tuple:
 def differentiable(attention: Callable, gradients: Callable, tangent: Callable, second: Callable) -> Callable:
     """The primitive of attention, of what computes each from arrays by name: `attention(given, fixed, return_lse)` gives o, and
     lse; `gradients(given, fixed, wanted)` those of these names; `tangent(given, fixed)` to and tlse; `second(given, fixed)` lq, lk,
-    lv, ldo, and ldlse where dlse is given."""
+    lv, ldo, ldlse where dlse is given, and lbias where gbias is."""
 
     def with_gradients(given: dict, do: Any, dlse: Any) -> dict:
         do = jnp.zeros(given["o"].shape, given["o"].dtype) if do is None else do
@@ -127,7 +128,17 @@ def differentiable(attention: Callable, gradients: Callable, tangent: Callable, 
     def without(given: dict, *names: str) -> dict:
         return {name: x for name, x in given.items() if not name.startswith("d_") and name not in names}
 
-    DIRECTIONS = tuple("t" + name for name in ("q", "k", "v", *_MODIFIERS))
+    DIRECTIONS = tuple("t" + name for name in (*_MOVING, *_AT_REST))
+
+    def second_by_name(of: Callable, g: dict, own: dict, bias: bool) -> dict:
+        """The gradients that `of` makes of directions g, with `bias` also that in a bias, which may be at rest."""
+        directions = {"g" + name: g.get(name) for name in _MOVING}
+        moves = bias or directions["gbias"] is not None
+        if moves and directions["gbias"] is None:
+            directions["gbias"] = jnp.zeros_like(own["bias"])
+        there = {name: x for name, x in {**directions, **own}.items() if x is not None}
+        names = ("q", "k", "v", "do", *(("dlse",) if own.get("dlse") is not None else ()), *(("bias",) if moves else ()))
+        return dict(zip(names, of(there)))
 
     def attention_moves(given: dict, moved: dict, fixed: tuple, return_lse: bool) -> tuple:
         if "alibi_slopes" in moved:
@@ -140,13 +151,13 @@ def differentiable(attention: Callable, gradients: Callable, tangent: Callable, 
         return found[: 1 + return_lse], moving[: 1 + return_lse]
 
     def run_tangent(given: dict, fixed: tuple) -> list:
-        if any("t" + name in given for name in _MODIFIERS):
+        if any("t" + name in given for name in _AT_REST):
             raise _refuse("tangents of")
         return tangent(given, fixed)
 
     def tangent_moves(given: dict, moved: dict, fixed: tuple) -> tuple:
         found = of_tangent(given, fixed=fixed)
-        if any(name in moved for name in _MODIFIERS):
+        if any(name in moved for name in _AT_REST):
             raise _refuse("second derivatives in")
         if not moved:
             return found, None
@@ -159,7 +170,7 @@ def differentiable(attention: Callable, gradients: Callable, tangent: Callable, 
 
     def run_moving_tangent(given: dict, fixed: tuple) -> list:
         moved = along(given, "d_")
-        if any(name in moved for name in "qkv"):
+        if any(name in moved for name in _MOVING):
             raise Unsupported(
                 "tangents of tangents of redblue's attention are not computed: take a tangent of a gradient, as jax.hessian does, or a "
                 "gradient of a tangent"
@@ -169,9 +180,10 @@ def differentiable(attention: Callable, gradients: Callable, tangent: Callable, 
     def moving_tangent_backwards(given: dict, u: Sequence, unknown: set, fixed: tuple) -> dict:
         found: dict[str, Any] = {}
         own = with_gradients(without(given, *DIRECTIONS), *u)
-        if unknown & {"d_q", "d_k", "d_v"}:
-            g = {"g" + name: given.get("t" + name) for name in "qkv"}
-            found.update(zip(("d_q", "d_k", "d_v"), of_second({**g, **own}, fixed=fixed)))
+        if unknown & {"d_" + name for name in _MOVING}:
+            g = {name: given.get("t" + name) for name in _MOVING}
+            second_of = second_by_name(functools.partial(of_second, fixed=fixed), g, own, "d_bias" in unknown)
+            found.update(("d_" + name, x) for name, x in second_of.items() if name in _MOVING)
         wanted = tuple(name for name in DIRECTIONS if "d_" + name in unknown)
         if wanted:
             linear = of_gradients(own, fixed=fixed, wanted=tuple(name[1:] for name in wanted))
@@ -180,7 +192,7 @@ def differentiable(attention: Callable, gradients: Callable, tangent: Callable, 
 
     def gradients_move(given: dict, moved: dict, fixed: tuple, wanted: tuple) -> tuple:
         found = of_gradients(given, fixed=fixed, wanted=wanted)
-        if any(name in moved for name in _MODIFIERS):
+        if any(name in moved for name in _AT_REST):
             raise _refuse("second derivatives in")
         if not moved:
             return found, None
@@ -190,10 +202,11 @@ def differentiable(attention: Callable, gradients: Callable, tangent: Callable, 
     def run_moving_gradients(given: dict, fixed: tuple, wanted: tuple) -> list:
         own, moved = without(given), along(given, "d_")
         found: dict[str, Any] = {}
-        if any(name in moved for name in "qkv"):
-            if any(name in wanted for name in _MODIFIERS):
+        if any(name in moved for name in _MOVING):
+            if any(name in wanted for name in _AT_REST):
                 raise _refuse("tangents of the gradients of")
-            found.update(zip("qkv", second({**{"g" + name: moved.get(name) for name in "qkv"}, **own}, fixed)))
+            second_of = second_by_name(lambda there: second(there, fixed), moved, own, "bias" in wanted)
+            found.update((name, second_of[name]) for name in wanted)
         if "do" in moved or "dlse" in moved:
             linear = gradients(with_gradients(without(own, "do", "dlse"), moved.get("do"), moved.get("dlse")), fixed, wanted)
             found.update({name: x if name not in found else found[name] + x for name, x in zip(wanted, linear)})
@@ -201,14 +214,15 @@ def differentiable(attention: Callable, gradients: Callable, tangent: Callable, 
 
     def moving_gradients_backwards(given: dict, g: Sequence, unknown: set, fixed: tuple, wanted: tuple) -> dict:
         by_name = dict(zip(wanted, g))
-        if any(by_name.get(name) is not None for name in _MODIFIERS):
+        if any(by_name.get(name) is not None for name in _AT_REST):
             raise _refuse("gradients of the gradients of")
         own = without(given)
-        if not unknown & {"d_q", "d_k", "d_v"}:
+        if not unknown & {"d_" + name for name in _MOVING}:
             at = without(own, "do", "dlse")
-            return dict(zip(("d_do", "d_dlse"), of_tangent({**{"t" + name: by_name.get(name) for name in "qkv"}, **at}, fixed=fixed)))
-        found = of_second({**{"g" + name: by_name.get(name) for name in "qkv"}, **own}, fixed=fixed)
-        return dict(zip(("d_q", "d_k", "d_v", "d_do", "d_dlse"), found))
+            directions = {"t" + name: by_name.get(name) for name in _MOVING}
+            return dict(zip(("d_do", "d_dlse"), of_tangent({**directions, **at}, fixed=fixed)))
+        found = second_by_name(functools.partial(of_second, fixed=fixed), by_name, own, "d_bias" in unknown)
+        return {"d_" + name: x for name, x in found.items()}
 
     of_attention = _Differentiable("attention", attention, _as_computed, attention_moves)
     of_tangent = _Differentiable("tangent", run_tangent, _like("o", "lse"), tangent_moves, tangent_backwards)

@@ -12,7 +12,7 @@ from ._errors import InvalidProblem
 from ._lse import has_float_bias, require_keys, require_small, rescaled_with_lse
 from ._options import Options
 from ._request import Request
-from ._settings import tokens_first
+from ._settings import flag, tokens_first
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -30,32 +30,38 @@ class Tangents(NamedTuple):
 
 
 class SecondGradients(NamedTuple):
-    """The gradients of SUM gq dq + SUM gk dk + SUM gv dv."""
+    """The gradients of SUM gq dq + SUM gk dk + SUM gv dv, and + SUM gbias dbias."""
 
     q: Any
     k: Any
     v: Any
     do: Any
     dlse: Any
+    bias: Any
 
 
 def attention_tangent(
-    tq: Any, tk: Any, tv: Any, q: Any, k: Any, v: Any, o: Any = None, lse: Any = None, **options: Unpack[Options]
-) -> Tangents:
-    """How o and lse move when q, k and v move along tq, tk and tv, which have their shapes; None: that array is at rest.
+    tq: Any, tk: Any, tv: Any, q: Any, k: Any, v: Any, o: Any = None, lse: Any = None, *, tbias: Any = None,
+    **options: Unpack[Options],
+) -> Tangents:  # fmt: skip
+    """How o and lse move when q, k, v and bias move along tq, tk, tv and tbias, which have their shapes; None: that array is at
+    rest.
 
     o and lse are those that `attention(..., return_lse=True)` gave for the same arrays and options. Without both of them a
-    forward pass runs first. Options are those of `attention` but `tolerance` and `approximate`; bias, alibi_slopes and sinks
-    are at rest. Arithmetic is in fp32, or fp64 for float64.
+    forward pass runs first. Options are those of `attention` but `tolerance` and `approximate`; alibi_slopes and sinks are at
+    rest, and a bias that moves is of floats. Arithmetic is in fp32, or fp64 for float64.
 
     Returns Tangents(o, lse). Raises what `attention` raises. Source: docs/algorithms/second-derivatives.md.
     """
-    refuse_gradients(f"attention_tangent {_NO_GRADIENTS}", tq, tk, tv, q, k, v, o, lse)
+    refuse_gradients(f"attention_tangent {_NO_GRADIENTS}", tq, tk, tv, q, k, v, o, lse, tbias)
     r = _request("attention_tangent", q, k, v, o, lse, options)
+    moves = tbias is not None
+    if moves:
+        _require_moving_bias(r, "tbias")
     if lse is None and has_float_bias(r):  # what follows must see it
         o, lse = forward(q, k, v, None, True, {**options, "compute": None})
-    family, given = r.family, _directions(r, tq=tq, tk=tk, tv=tv)
-    call = call_for("tangent", family, r.q, r.k, r.v, r.settings, (o is not None, False))
+    family, given = r.family, _directions(r, tq=tq, tk=tk, tv=tv, **({"tbias": tbias} if moves else {}))
+    call = call_for("tangent", family, r.q, r.k, r.v, r.settings, (o is not None, False, moves))
     found = Tangents(family.empty(r.q, call.o_shape, call.type), family.empty(r.q, call.lse_shape, call.lse_type))
     _run(r, call, found, o, lse, to=found.o, tlse=found.lse, **given)
     if lse is not None and call.plan is not None and has_float_bias(r):  # tangents have the weights as a factor, as gradients do
@@ -66,29 +72,33 @@ def attention_tangent(
 
 def attention_second(
     gq: Any, gk: Any, gv: Any, do: Any, q: Any, k: Any, v: Any, o: Any = None, lse: Any = None, *, dlse: Any = None,
-    **options: Unpack[Options],
+    gbias: Any = None, bias_gradient: bool = False, **options: Unpack[Options],
 ) -> SecondGradients:  # fmt: skip
     """The gradients of SUM gq dq + SUM gk dk + SUM gv dv in q, k, v, do and dlse, for the dq, dk and dv of
-    `attention_backward`, whose do and dlse these are.
+    `attention_backward`, whose do and dlse these are; with gbias of SUM gbias dbias, too, and in bias.
 
-    gq, gk and gv have the shapes of q, k and v; None is 0. o and lse, options and arithmetic are those of
-    `attention_tangent`. Memory is O(n d).
+    gq, gk, gv and gbias have the shapes of q, k, v and bias; None is 0. bias_gradient asks for the gradient in bias where no
+    gbias is given. Either wants a bias of floats and no softcap. o and lse, options and arithmetic are those of
+    `attention_tangent`. Memory is O(n d) beside the bias.
 
-    Returns SecondGradients(q, k, v, do, dlse), the last None where dlse is not given. Raises what `attention` raises, and
-    Unsupported where do is not 0 for a query whose bias holds nothing but huge numbers (docs/numerics.md).
+    Returns SecondGradients(q, k, v, do, dlse, bias), the last two None where dlse is not given, or nothing asks for bias. Raises
+    what `attention` raises, and Unsupported where do is not 0 for a query whose bias holds nothing but huge numbers (docs/numerics.md).
 
     Source: docs/algorithms/second-derivatives.md.
     """
-    refuse_gradients(f"attention_second {_NO_GRADIENTS}", gq, gk, gv, do, q, k, v, o, lse, dlse)
+    refuse_gradients(f"attention_second {_NO_GRADIENTS}", gq, gk, gv, do, q, k, v, o, lse, dlse, gbias)
     r = _request("attention_second", q, k, v, o, lse, options)
+    moves = flag("bias_gradient", bias_gradient) or gbias is not None
+    if moves:
+        _require_moving_bias(r, "gbias and bias_gradient")
     if lse is None and has_float_bias(r):  # what follows must see it
         o, lse = forward(q, k, v, None, True, {**options, "compute": None})
-    family, given = r.family, _directions(r, gq=gq, gk=gk, gv=gv)
+    family, given = r.family, _directions(r, gq=gq, gk=gk, gv=gv, **({"gbias": gbias} if moves else {}))
     if dlse is not None:
         require_keys(r.k.shape[-3 if tokens_first(r.settings.layout) else -2], r.sinks)
         given["dlse"] = dlse = family.given(dlse, "dlse")
     do = family.given(do, "do")
-    call = call_for("second", family, r.q, r.k, r.v, r.settings, (o is not None, dlse is not None))
+    call = call_for("second", family, r.q, r.k, r.v, r.settings, (o is not None, dlse is not None, moves))
     require_shape("do", do, call.o_shape)
     if lse is not None:
         require_shape("lse", family.given(lse, "lse"), call.lse_shape)
@@ -101,8 +111,8 @@ def attention_second(
 
     of_do = family.empty(r.q, call.o_shape, call.type)
     of_dlse = None if dlse is None else family.empty(r.q, call.lse_shape, call.lse_type)
-    found = SecondGradients(like(r.q), like(r.k), like(r.v), of_do, of_dlse)
-    outputs = {"lq": found.q, "lk": found.k, "lv": found.v, "ldo": of_do, "ldlse": of_dlse}
+    found = SecondGradients(like(r.q), like(r.k), like(r.v), of_do, of_dlse, like(r.bias) if moves else None)
+    outputs = {"lq": found.q, "lk": found.k, "lv": found.v, "ldo": of_do, "ldlse": of_dlse, "lbias": found.bias}
     _run(r, call, found, o, lse, do=do, **outputs, **given)
     return SecondGradients(*(None if x is None else family.finished(x) for x in found))
 
@@ -115,10 +125,17 @@ def _request(what: str, q: Any, k: Any, v: Any, o: Any, lse: Any, options: Optio
     return r
 
 
+def _require_moving_bias(r: Request, what: str) -> None:
+    if r.bias is None:
+        raise InvalidProblem(f"{what}: there is no bias; give one, or leave {what} out")
+    if not has_float_bias(r):
+        raise InvalidProblem(f"{what}: bias is of bool and does not move; leave {what} out, or give floats")
+
+
 def _directions(r: Request, **given: Any) -> dict[str, Any]:
-    """The directions in which q, k and v move, zeros where none is given."""
+    """The directions in which q, k and v, and bias, move, zeros where none is given."""
     found = {}
-    for (name, x), own in zip(given.items(), (r.q, r.k, r.v)):
+    for (name, x), own in zip(given.items(), (r.q, r.k, r.v, r.bias)):
         found[name] = r.family.zeros(own) if x is None else r.family.given(x, name)
         require_shape(name, found[name], tuple(own.shape))
     return found

@@ -1,7 +1,7 @@
 """Attention, its gradients, tangents and second gradients as functions that torch can transform: torch.func.grad, vjp, jvp and
 vmap, in any order up to second derivatives, torch.autograd with create_graph, and forward_ad.
 
-Each one's derivatives are the others. F is attention, x = (q, k, v), ' a derivative, and t a direction of x:
+Each one's derivatives are the others. F is attention, x = (q, k, v, bias), ' a derivative, and t a direction of x:
 
     attention   F(x)                  along t: tangent(t)             backward from u: gradients(u)
     gradients   F'(x)^T u             along t: second(t, u)           backward from g: second(g, u)
@@ -24,9 +24,11 @@ from torch.autograd import Function
 from . import _vmap
 from ._errors import Unsupported
 
-OF_MODIFIERS = "bias, alibi_slopes and sinks"
+OF_MODIFIERS = "alibi_slopes and sinks"
 _BACKWARD = ("do", "o", "lse", "dlse", "bias_gradient", "sinks_gradient")
-_TANGENT = ("tq", "tk", "tv", "o", "lse")
+_MOVING = ("q", "k", "v", "bias")
+_SECOND = ("gq", "gk", "gv", "gbias", "bias_gradient", "do", "o", "lse", "dlse")
+_TANGENT = ("tq", "tk", "tv", "tbias", "o", "lse")
 
 
 def third_derivatives() -> Unsupported:
@@ -107,9 +109,9 @@ def functions_of(forward: Callable, backward: Callable, tangent: Callable, secon
         @staticmethod
         def jvp(ctx: Any, *tangents: Any) -> tuple:
             given, moved = kept(ctx), dict(zip(names, tangents))
-            require_still_modifiers("tangents of", *(moved[name] for name in ("bias", "alibi_slopes", "sinks")))
+            require_still_modifiers("tangents of", moved["alibi_slopes"], moved["sinks"])
             require_exact_tangents(given["approximate"])
-            return Tangent.apply(moved["q"], moved["k"], moved["v"], given["o"], given["lse"], *arguments(given))
+            return Tangent.apply(*(moved[name] for name in _MOVING), given["o"], given["lse"], *arguments(given))
 
         @staticmethod
         def backward(ctx: Any, do: Optional[Tensor], dlse: Optional[Tensor]) -> tuple:
@@ -125,9 +127,11 @@ def functions_of(forward: Callable, backward: Callable, tangent: Callable, secon
         do = given["o"].new_zeros(given["o"].shape) if do is None else do
         return Gradients.apply(do, given["o"], given["lse"], dlse, bias, sinks, *arguments(given))
 
-    def second_in(given: dict[str, Any], g: Sequence[Any], do: Optional[Tensor], dlse: Optional[Tensor]) -> tuple:
+    def second_in(given: dict[str, Any], g: Sequence[Any], do: Optional[Tensor], dlse: Optional[Tensor], bias: bool) -> dict[str, Any]:
+        """g are directions of what _MOVING names; with `bias` the gradient in the bias is formed, too."""
         do = given["o"].new_zeros(given["o"].shape) if do is None else do
-        return Second.apply(*g, do, given["o"], given["lse"], dlse, *arguments(given))
+        found = Second.apply(*g, bias, do, given["o"], given["lse"], dlse, *arguments(given))
+        return dict(zip(("q", "k", "v", "do", "dlse", "bias"), found))
 
     of_backward = (*_BACKWARD, *names)
 
@@ -155,13 +159,14 @@ def functions_of(forward: Callable, backward: Callable, tangent: Callable, secon
         def jvp(ctx: Any, *tangents: Any) -> tuple:
             given, moved = kept(ctx), dict(zip(of_backward, tangents))
             require_exact_gradients(given["approximate"])
-            require_still_modifiers("tangents of gradients along", *(moved[name] for name in ("bias", "alibi_slopes", "sinks")))
-            directions = [moved[name] for name in "qkv"]
+            require_still_modifiers("tangents of gradients along", moved["alibi_slopes"], moved["sinks"])
+            directions = [moved[name] for name in _MOVING]
             wanted = given["bias_gradient"], given["sinks_gradient"]
             found: list[Any] = [None] * 5
             if any(x is not None for x in directions):
-                require_still_modifiers("tangents of the gradients of", *wanted)
-                found[:3] = second_in(given, directions, given["do"], given["dlse"])[:3]
+                require_still_modifiers("tangents of the gradients of", given["sinks_gradient"])
+                along = second_in(given, directions, given["do"], given["dlse"], given["bias_gradient"])
+                found[:4] = [along["q"], along["k"], along["v"], along["bias"] if given["bias_gradient"] else None]
             if moved["do"] is not None or moved["dlse"] is not None:
                 found = list(map(_sum, found, gradients_in(given, moved["do"], moved["dlse"], *wanted)))
             return tuple(found)
@@ -170,10 +175,10 @@ def functions_of(forward: Callable, backward: Callable, tangent: Callable, secon
         def backward(ctx: Any, *g: Any) -> tuple:
             given, needs = kept(ctx), dict(zip(of_backward, ctx.needs_input_grad))
             require_exact_gradients(given["approximate"])
-            require_still_modifiers("gradients of the gradients of", *g[3:])
-            require_still_modifiers("second derivatives in", needs["bias"], needs["sinks"])
-            found = dict(zip(("q", "k", "v", "do", "dlse"), second_in(given, g[:3], given["do"], given["dlse"])))
-            return tuple(found.get(name) for name in of_backward)
+            require_still_modifiers("gradients of the gradients of", *g[4:])
+            require_still_modifiers("second derivatives in", needs["sinks"])
+            found = second_in(given, g[:4], given["do"], given["dlse"], needs["bias"])
+            return tuple(found.get(name) if needs[name] else None for name in of_backward)
 
     of_tangent = (*_TANGENT, *names)
 
@@ -193,33 +198,36 @@ def functions_of(forward: Callable, backward: Callable, tangent: Callable, secon
         @staticmethod
         def jvp(ctx: Any, *tangents: Any) -> tuple:
             given, moved = kept(ctx), dict(zip(of_tangent, tangents))
-            if any(moved[name] is not None for name in "qkv"):
+            if any(moved[name] is not None for name in _MOVING):
                 raise Unsupported(
                     "tangents of tangents of redblue's attention are not computed: take a tangent of a gradient, as "
                     "torch.func.hessian does, or a gradient of a tangent"
                 )
-            require_still_modifiers("tangents of tangents along", *(moved[name] for name in ("bias", "alibi_slopes", "sinks")))
-            return Tangent.apply(moved["tq"], moved["tk"], moved["tv"], given["o"], given["lse"], *arguments(given))
+            require_still_modifiers("tangents of tangents along", moved["alibi_slopes"], moved["sinks"])
+            return Tangent.apply(*(moved["t" + name] for name in _MOVING), given["o"], given["lse"], *arguments(given))
 
         @staticmethod
         def backward(ctx: Any, do: Optional[Tensor], dlse: Optional[Tensor]) -> tuple:
             given, needs = kept(ctx), dict(zip(of_tangent, ctx.needs_input_grad))
-            require_still_modifiers("second derivatives in", needs["bias"], needs["alibi_slopes"], needs["sinks"])
+            require_still_modifiers("second derivatives in", needs["alibi_slopes"], needs["sinks"])
             found: dict[str, Any] = {}
             if do is None and dlse is None:
                 return (None,) * len(of_tangent)
-            if needs["q"] or needs["k"] or needs["v"]:
-                found.update(zip("qkv", second_in(given, [given[name] for name in ("tq", "tk", "tv")], do, dlse)))
-            if needs["tq"] or needs["tk"] or needs["tv"]:
-                found.update(zip(("tq", "tk", "tv"), gradients_in(given, do, dlse, False, False)))
+            directions = ["t" + name for name in _MOVING]
+            if any(needs[name] for name in _MOVING):
+                found.update(second_in(given, [given[name] for name in directions], do, dlse, needs["bias"]))
+            if any(needs[name] for name in directions):
+                found.update(zip(directions, gradients_in(given, do, dlse, needs["tbias"], False)))
             return tuple(found[name] if needs[name] and name in found else None for name in of_tangent)
 
 
     class Second(Function):
         @staticmethod
         def forward(*inputs: Any) -> tuple:
-            *found, ldlse = second(*inputs[:-1])
-            return (*found, None if inputs[6] is None else ldlse)
+            given = dict(zip(_SECOND, inputs))
+            *found, ldlse, lbias = second(*inputs[:-1])
+            asked = given["bias_gradient"] or given["gbias"] is not None
+            return (*found, None if given["dlse"] is None else ldlse, lbias if asked else None)
 
         @staticmethod
         def setup_context(ctx: Any, inputs: Any, output: Any) -> None:

@@ -11,8 +11,10 @@ from torch import Tensor
 from ._second import attention_second, attention_tangent
 from ._torch_functions import keep, kept, require_exact_gradients, require_still_modifiers, third_derivatives
 
-_SCHEMA_OF_TANGENT = "Tensor? tq, Tensor? tk, Tensor? tv, Tensor o, Tensor lse"
-_SCHEMA_OF_SECOND = "Tensor? gq, Tensor? gk, Tensor? gv, Tensor do, Tensor o, Tensor lse, Tensor? dlse"
+_SCHEMA_OF_TANGENT = "Tensor? tq, Tensor? tk, Tensor? tv, Tensor? tbias, Tensor o, Tensor lse"
+_SCHEMA_OF_SECOND = (
+    "Tensor? gq, Tensor? gk, Tensor? gv, Tensor? gbias, bool bias_gradient, Tensor do, Tensor o, Tensor lse, Tensor? dlse"
+)
 
 
 def _exact_options(given: dict, options_of: Callable[[dict], dict]) -> Any:
@@ -27,10 +29,10 @@ def _exact_options(given: dict, options_of: Callable[[dict], dict]) -> Any:
 def tangent_operator(names: tuple, schema: str, options_of: Callable[[dict], dict]) -> Any:
     """The operator of tangents. torch knows no tangents of operators: those of this one are of _torch_functions.py."""
 
-    def tangent(tq: Any, tk: Any, tv: Any, o: Tensor, lse: Tensor, *arguments: Any) -> tuple:
+    def tangent(tq: Any, tk: Any, tv: Any, tbias: Any, o: Tensor, lse: Tensor, *arguments: Any) -> tuple:
         given = dict(zip(names, arguments))
         q, k, v = (given[name] for name in "qkv")
-        return tuple(attention_tangent(tq, tk, tv, q, k, v, o, lse, **_exact_options(given, options_of)))
+        return tuple(attention_tangent(tq, tk, tv, q, k, v, o, lse, tbias=tbias, **_exact_options(given, options_of)))
 
     op = torch.library.custom_op(
         "redblue::attention_tangent", tangent, mutates_args=(), device_types="cpu",
@@ -38,7 +40,7 @@ def tangent_operator(names: tuple, schema: str, options_of: Callable[[dict], dic
     )  # fmt: skip
 
     @op.register_fake
-    def _(tq, tk, tv, o, lse, *arguments):  # type: ignore[no-untyped-def]
+    def _(tq, tk, tv, tbias, o, lse, *arguments):  # type: ignore[no-untyped-def]
         return torch.empty_like(o), torch.empty_like(lse)
 
     return op
@@ -47,20 +49,27 @@ def tangent_operator(names: tuple, schema: str, options_of: Callable[[dict], dic
 def second_operator(backward: Any, of_backward: tuple, names: tuple, schema: str, options_of: Callable[[dict], dict]) -> Any:
     """The operator of double backward, and the gradients of `backward`, that of gradients, which it gives."""
 
-    def second(gq: Any, gk: Any, gv: Any, do: Tensor, o: Tensor, lse: Tensor, dlse: Optional[Tensor], *arguments: Any) -> tuple:
+    def second(
+        gq: Any, gk: Any, gv: Any, gbias: Any, bias_gradient: bool, do: Tensor, o: Tensor, lse: Tensor, dlse: Optional[Tensor],
+        *arguments: Any,
+    ) -> tuple:  # fmt: skip
         given = dict(zip(names, arguments))
         q, k, v = (given[name] for name in "qkv")
-        found = attention_second(gq, gk, gv, do, q, k, v, o, lse, dlse=dlse, **_exact_options(given, options_of))
+        options = _exact_options(given, options_of)
+        found = attention_second(
+            gq, gk, gv, do, q, k, v, o, lse, dlse=dlse, gbias=gbias, bias_gradient=bias_gradient, **options
+        )
         return tuple(do.new_empty(0) if x is None else x for x in found)
 
     op = torch.library.custom_op(
         "redblue::attention_second", second, mutates_args=(), device_types="cpu",
-        schema=f"({_SCHEMA_OF_SECOND}, {schema}) -> (Tensor, Tensor, Tensor, Tensor, Tensor)",
+        schema=f"({_SCHEMA_OF_SECOND}, {schema}) -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)",
     )  # fmt: skip
 
     @op.register_fake
-    def _(gq, gk, gv, do, o, lse, dlse, q, k, v, *others):  # type: ignore[no-untyped-def]
-        return tuple(torch.empty_like(x) for x in (q, k, v, do)) + (do.new_empty(0) if dlse is None else torch.empty_like(dlse),)
+    def _(gq, gk, gv, gbias, bias_gradient, do, o, lse, dlse, q, k, v, bias, *others):  # type: ignore[no-untyped-def]
+        of_bias = bias if bias_gradient or gbias is not None else None
+        return tuple(do.new_empty(0) if x is None else torch.empty_like(x) for x in (q, k, v, do, dlse, of_bias))
 
     def refuse(ctx: Any, *gradients: Any) -> tuple:
         raise third_derivatives()
@@ -76,11 +85,13 @@ def second_operator(backward: Any, of_backward: tuple, names: tuple, schema: str
     def gradients(ctx: Any, *of_gradients: Any) -> tuple:
         given, needs = kept(ctx), dict(zip(all_names, ctx.needs_input_grad))
         require_exact_gradients(given["approximate"])
-        require_still_modifiers("gradients of the gradients of", *of_gradients[3:])
-        require_still_modifiers("second derivatives in", needs["bias"], needs["sinks"])
+        require_still_modifiers("gradients of the gradients of", *of_gradients[4:])
+        require_still_modifiers("second derivatives in", needs["sinks"])
         arguments = (given[name] for name in ("do", "o", "lse", "dlse", *names))
-        lq, lk, lv, ldo, ldlse = op(*of_gradients[:3], *arguments)
+        gbias = of_gradients[3] if given["bias_gradient"] else None  # else it is of an empty tensor
+        lq, lk, lv, ldo, ldlse, lbias = op(*of_gradients[:3], gbias, needs["bias"], *arguments)
         found = {"q": lq, "k": lk, "v": lv, "do": ldo, "dlse": None if given["dlse"] is None else ldlse}
+        found["bias"] = lbias if needs["bias"] else None
         return tuple(found.get(name) for name in all_names)
 
     backward.register_autograd(gradients, setup_context=keep_all)

@@ -70,6 +70,13 @@ class _Calls:
         """Results like q, k and v, of each call."""
         return [self.of_each(x, shape) for x, shape in zip(found, (self.shapes["q"], self.shapes["k"], self.shapes["v"])) if shape]
 
+    def of_bias(self, found: Tensor) -> Tensor:
+        """A gradient of the bias, of each call, from that of all batches."""
+        shape = self.shapes["bias"]
+        assert shape is not None
+        found = found.reshape(self.times, self.batch, *found.shape[1:])
+        return self.of_each(found.sum(1) if len(shape) < 4 or shape[0] == 1 else found, shape)
+
     def of_each(self, x: Tensor, shape: tuple[int, ...]) -> Tensor:
         """A result of all calls as a result of this shape for each."""
         return x.reshape(self.times, *shape)
@@ -110,34 +117,28 @@ def backward(op: Any, names: Sequence[str], info: Any, dims: Sequence[Any], *arg
     dq, dk, dv, dbias, _ = op(do, o, lse, dlse, bias_gradient, False, *calls.given.values())
     each = calls.of_inputs(dq, dk, dv)
     empty = dq.new_empty((calls.times, 0))
-    shape = calls.shapes["bias"]
-    if bias_gradient and shape is not None:
-        dbias = dbias.reshape(calls.times, calls.batch, *dbias.shape[1:])
-        if len(shape) < 4 or shape[0] == 1:
-            dbias = dbias.sum(1)
-        each.append(calls.of_each(dbias, shape))
-    else:
-        each.append(empty)
+    each.append(calls.of_bias(dbias) if bias_gradient and calls.shapes["bias"] is not None else empty)
     return (*each, empty), (0,) * 5
 
 
 def tangent(op: Any, names: Sequence[str], info: Any, dims: Sequence[Any], *arguments: Any) -> Any:
-    if _is_of_one_call(dims[3], names, arguments[5:]):
+    if _is_of_one_call(dims[4], names, arguments[6:]):
         return _one_after_another(op, info, dims, arguments)
-    calls = _Calls(info, names, arguments[5:], dims[5:])
-    rows = [calls.folded(x, dim, 4) for x, dim in zip(arguments[:4], dims)]
-    to, tlse = op(*rows, calls.folded(arguments[4], dims[4], 3), *calls.given.values())
+    calls = _Calls(info, names, arguments[6:], dims[6:])
+    rows = [calls.folded(x, dim, 4) for x, dim in zip(arguments[:5], dims)]
+    to, tlse = op(*rows, calls.folded(arguments[5], dims[5], 3), *calls.given.values())
     return (calls.of_each(to, calls.o_shape()), calls.of_each(tlse, calls.lse_shape())), (0, 0)
 
 
 def second(op: Any, names: Sequence[str], info: Any, dims: Sequence[Any], *arguments: Any) -> Any:
-    if _is_of_one_call(dims[4], names, arguments[7:]):
+    if _is_of_one_call(dims[6], names, arguments[9:]):
         return _one_after_another(op, info, dims, arguments)
-    calls = _Calls(info, names, arguments[7:], dims[7:])
-    rows = [calls.folded(x, dim, 4) for x, dim in zip(arguments[:5], dims)]
-    lse, dlse = (calls.folded(x, dim, 3) for x, dim in zip(arguments[5:7], dims[5:7]))
-    *found, ldo, ldlse = op(*rows, lse, dlse, *calls.given.values())
+    calls = _Calls(info, names, arguments[9:], dims[9:])
+    directions = [calls.folded(x, dim, 4) for x, dim in zip(arguments[:4], dims)]
+    do, o = (calls.folded(x, dim, 4) for x, dim in zip(arguments[5:7], dims[5:7]))
+    lse, dlse = (calls.folded(x, dim, 3) for x, dim in zip(arguments[7:9], dims[7:9]))
+    *found, ldo, ldlse, lbias = op(*directions, arguments[4], do, o, lse, dlse, *calls.given.values())
     each = [*calls.of_inputs(*found), calls.of_each(ldo, calls.o_shape())]
-    if dlse is None:
-        return (*each, None), (0, 0, 0, 0, None)
-    return (*each, calls.of_each(ldlse, calls.lse_shape())), (0,) * 5
+    each.append(None if dlse is None else calls.of_each(ldlse, calls.lse_shape()))
+    each.append(None if lbias is None else calls.of_bias(lbias))
+    return tuple(each), tuple(None if x is None else 0 for x in each)

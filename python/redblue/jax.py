@@ -235,19 +235,21 @@ def _gradients(given: dict, fixed: tuple, wanted: tuple) -> list:
 
 
 def _directions(given: dict, prefix: str) -> dict:
-    """The directions in which q, k and v move, zeros where there is none."""
-    found = {prefix + name: given.get(prefix + name) for name in "qkv"}
+    """The directions in which q, k and v move, zeros where there is none, and that of bias where it moves."""
+    moving = ("q", "k", "v", "bias") if prefix + "bias" in given else ("q", "k", "v")
+    found = {prefix + name: given.get(prefix + name) for name in moving}
     return {name: jnp.zeros_like(given[name[1:]]) if x is None else x for name, x in found.items()}
 
 
 def _tangents(given: dict, fixed: tuple) -> list:
     r = _of_call(given, fixed, backward=True)
-    call = call_for("tangent", _Traced, r.q, r.k, r.v, r.settings, (True, False))
+    moves = "tbias" in given
+    call = call_for("tangent", _Traced, r.q, r.k, r.v, r.settings, (True, False, moves))
     results = [(call.o_shape, r.q.dtype), (call.lse_shape, _lse_type(call))]
     if call.plan is None:
         return [jnp.zeros(*x) for x in results]
     arrays = r.arrays(given["o"], given["lse"], **_directions(given, "t"))
-    to, tlse = _run(_name(call, "tangent", r, ()), results, arrays, given.get("seed"))
+    to, tlse = _run(_name(call, "tangent", r, (moves,)), results, arrays, given.get("seed"))
     if r.bias is not None and jnp.issubdtype(r.bias.dtype, jnp.floating):  # tangents have the weights as a factor, as gradients do
         to, tlse = _rescaled(r, call, to, tlse, given["lse"])
     return [x.astype(type) for x, (_, type) in zip((to, tlse), results)]
@@ -257,15 +259,18 @@ def _second(given: dict, fixed: tuple) -> list:
     r = _of_call(given, fixed, backward=True)
     do, dlse, lse = given["do"], given.get("dlse"), given["lse"]
     _require_keys(r, dlse)
-    call = call_for("second", _Traced, r.q, r.k, r.v, r.settings, (True, dlse is not None))
+    moves = "gbias" in given
+    call = call_for("second", _Traced, r.q, r.k, r.v, r.settings, (True, dlse is not None, moves))
     results = [(x.shape, x.dtype) for x in (r.q, r.k, r.v)] + [(call.o_shape, r.q.dtype)]
     if dlse is not None:
         results.append((call.lse_shape, _lse_type(call)))
+    if moves:
+        results.append((given["bias"].shape, given["bias"].dtype))
     if call.plan is None:
         return [jnp.zeros(*x) for x in results]
     do = marked(r, call, do, lse)
     arrays = r.arrays(given["o"], lse, do, dlse=dlse, **_directions(given, "g"))
-    return _run(_name(call, "second", r, (dlse is not None,)), results, arrays, given.get("seed"))
+    return _run(_name(call, "second", r, (dlse is not None, moves)), results, arrays, given.get("seed"))
 
 
 _primitive = differentiable(_values, _gradients, _tangents, _second)

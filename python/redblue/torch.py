@@ -248,9 +248,9 @@ class RedblueAttention(torch.autograd.Function):
     @staticmethod
     def jvp(ctx: Any, *tangents: Any) -> Tuple:
         *arrays, o, lse = ctx.saved_tensors
-        require_still_modifiers("tangents of", *tangents[3:])
+        require_still_modifiers("tangents of", *tangents[4:])
         require_exact_tangents(ctx.options.get("approximate"))
-        return _functions.tangent.apply(*tangents[:3], o, lse, *arrays, *_with_patterns(ctx.options))
+        return _functions.tangent.apply(*tangents[:4], o, lse, *arrays, *_with_patterns(ctx.options))
 
     @staticmethod
     def backward(ctx: Any, do: Optional[Tensor], dlse: Optional[Tensor]) -> Tuple:
@@ -287,7 +287,7 @@ def attention(q: Tensor, k: Tensor, v: Tensor, *, out: Optional[Tensor] = None, 
     forward pass, and of the gradients unless it is bf16: then they take their own default (redblue.attention_backward).
     out, tolerance (nothing is proved of gradients) and schedule (it names the schedule of one pass) do not go with
     gradients, and with nothing else in which torch must know the call as an operator. Deterministic; twice
-    differentiable in q, k and v. int8 keys and values have no gradients.
+    differentiable in q, k, v and bias. int8 keys and values have no gradients.
     """
     attend = attend_with_scales if any(name in options for name in SCALES) else of_tensors
     return attend(q, k, v, out, return_lse, options)

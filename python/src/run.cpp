@@ -56,6 +56,9 @@ Form form_of(SlowArray a, bool tokens_first) {
       return Form::heads;
     case SlowArray::bias:
     case SlowArray::dBias:
+    case SlowArray::tBias:
+    case SlowArray::gBias:
+    case SlowArray::LBias:
     case SlowArray::S:
     case SlowArray::P:
       return Form::heads_first;

@@ -121,6 +121,28 @@ def test_second_derivatives_are_central_differences(name):
         np.testing.assert_allclose(a, b, atol=1e-10, rtol=1e-10)
 
 
+@pytest.mark.parametrize("shape", [(5, 6), (2, 4, 5, 6), (2, 1, 1, 6), (4, 5, 1)])
+def test_a_moving_bias_is_that_of_plain_attention(shape):
+    def with_bias(q, k, v, bias):
+        k, v = (jnp.repeat(x, 2, 1) for x in (k, v))
+        s = q @ jnp.swapaxes(k, -1, -2) / math.sqrt(q.shape[-1]) + bias
+        return jax.nn.softmax(s) @ v, jax.nn.logsumexp(s, -1)
+
+    x, t = ((*arrays(i), jnp.array(np.random.default_rng(i + 2).standard_normal(shape))) for i in range(2))
+    our, every = lambda q, k, v, bias: ours(q, k, v, bias=bias), (0, 1, 2, 3)
+    loss = lambda f: lambda *y: (lambda o, lse: jnp.sin(o).sum() + (lse**3).sum())(*f(*y))
+    for transform in (
+        lambda f: jax.jvp(f, x, t),
+        lambda f: jax.jvp(jax.grad(loss(f), every), x, t),
+        lambda f: jax.grad(lambda *y: times(jax.grad(loss(f), every)(*y), t), every)(*x),
+        lambda f: jax.grad(lambda *y: jax.jvp(loss(f), y, t)[1], every)(*x),
+        lambda f: jax.grad(lambda bias: (jax.grad(loss(f))(*x[:3], bias) ** 2).sum())(x[3]),
+        lambda f: jax.hessian(lambda bias: loss(f)(*x[:3], bias))(x[3]),
+    ):
+        for a, b in zip(*(jax.tree.leaves(transform(f)) for f in (our, with_bias)), strict=True):
+            np.testing.assert_allclose(a, b, atol=1e-10, rtol=1e-10)
+
+
 def test_the_gradient_of_a_bias_may_move_along_that_of_o():
     q, k, v = arrays()
     bias, do, moved = (jnp.array(np.random.default_rng(i).standard_normal(s)) for i, s in enumerate(((5, 6), (2, 4, 5, 2), (2, 4, 5, 2))))
@@ -148,14 +170,14 @@ def test_what_is_not_computed_is_refused():
             third()
     with pytest.raises(redblue.Unsupported, match="tangents of tangents .*gradient of a tangent"):
         jax.jvp(lambda q: jax.jvp(loss, (q,), (t,))[1], (q,), (t,))
-    bias = jnp.ones((5, 6))
-    f = lambda bias, q=q: (rj.attention(q, k, v, bias=bias) ** 2).sum()
+    sinks = jnp.ones(4)
+    f = lambda sinks, q=q: (rj.attention(q, k, v, sinks=sinks) ** 2).sum()
     for wrong in (
-        lambda: jax.jvp(f, (bias,), (bias,)),
-        lambda: jax.grad(lambda bias: (jax.grad(f)(bias) ** 2).sum())(bias),
-        lambda: jax.grad(lambda q: (jax.grad(f)(bias, q) ** 2).sum())(q),
-        lambda: jax.jvp(lambda q: jax.grad(f)(bias, q), (q,), (t,)),
+        lambda: jax.jvp(f, (sinks,), (sinks,)),
+        lambda: jax.grad(lambda sinks: (jax.grad(f)(sinks) ** 2).sum())(sinks),
+        lambda: jax.grad(lambda q: (jax.grad(f)(sinks, q) ** 2).sum())(q),
+        lambda: jax.jvp(lambda q: jax.grad(f)(sinks, q), (q,), (t,)),
     ):
-        with pytest.raises(redblue.Unsupported, match="bias, alibi_slopes and sinks are not computed"):
+        with pytest.raises(redblue.Unsupported, match="alibi_slopes and sinks are not computed"):
             wrong()
-    assert jnp.isfinite(jax.grad(lambda q: (jax.grad(f, 1)(bias, q) ** 2).sum())(q)).all()  # a bias at rest is none of these
+    assert jnp.isfinite(jax.grad(lambda q: (jax.grad(f, 1)(sinks, q) ** 2).sum())(q)).all()  # sinks at rest are none of these

@@ -68,6 +68,43 @@ def test_gradients_of_gradients_are_central_differences(case, with_lse):
         assert (gradient * u).sum() == pytest.approx((ends[0] - ends[1]) / (2 * step), abs=1e-6, rel=1e-6)
 
 
+BIASES = {
+    "of all": ((2, 4, 7, 9), {}),
+    "of queries and keys": ((7, 9), {"causal": True}),
+    "of keys": ((2, 1, 1, 9), {"dropout": 0.3, "seed": 7}),
+    "of queries": ((4, 7, 1), {"seqused_k": [5, 0]}),
+    "tokens first": ((1, 4, 7, 9), {"layout": "bshd"}),
+}
+
+
+@pytest.mark.parametrize("case", BIASES)
+def test_a_bias_moves_and_has_gradients_of_gradients(case):
+    shape, options = BIASES[case]
+    random = np.random.default_rng(5)
+    bias, tbias, u = (random.standard_normal(shape) for _ in range(3))
+    q, k, v, do = arrays(case)
+    t = arrays(case, 1)[:3]
+    step = 1e-5
+    attend = lambda by: redblue.attention(*(x + by * d for x, d in zip((q, k, v), t)), bias=bias + by * tbias, return_lse=True, **options)
+    ends, (o, lse) = [attend(by) for by in (step, -step)], attend(0)
+    found, seen = redblue.attention_tangent(*t, q, k, v, o, lse, tbias=tbias, bias=bias, **options), np.isfinite(lse)
+    np.testing.assert_allclose(found.o, (ends[0][0] - ends[1][0]) / (2 * step), atol=1e-8)
+    np.testing.assert_allclose(found.lse[seen], (ends[0][1][seen] - ends[1][1][seen]) / (2 * step), atol=1e-8)
+
+    def loss(bias):
+        o, lse = redblue.attention(q, k, v, bias=bias, return_lse=True, **options)
+        of = redblue.attention_backward(do, q, k, v, o, lse, bias=bias, bias_gradient=True, **options)
+        return sum((g * d).sum() for g, d in zip(of, (*t, tbias)))
+
+    second = redblue.attention_second(*t, do, q, k, v, o, lse, gbias=tbias, bias=bias, **options)
+    assert second.bias.shape == shape
+    assert (second.bias * u).sum() == pytest.approx((loss(bias + step * u) - loss(bias - step * u)) / (2 * step), abs=1e-6, rel=1e-6)
+    at_rest = redblue.attention_second(*t, do, q, k, v, o, lse, bias_gradient=True, bias=bias, **options)
+    zeros = redblue.attention_second(*t, do, q, k, v, o, lse, gbias=0 * tbias, bias=bias, **options)
+    for a, b in zip(at_rest, zeros):
+        np.testing.assert_array_equal(a, b)
+
+
 def test_without_o_and_lse_a_forward_pass_runs_first():
     q, k, v, do = arrays("plain")
     g = arrays("plain", 1)[:3]
@@ -108,6 +145,16 @@ def test_what_is_not_computed_is_refused():
         redblue.attention_tangent(q, k, v, q, k, v, approximate="2:1.0")
     with pytest.raises(redblue.InvalidProblem, match="dlse with approximate"):
         redblue.attention_backward(do, q, k, v, dlse=np.ones(do.shape[:-1]), approximate="2:4.0")
+    bias, mask = np.zeros((7, 9)), np.ones((7, 9), bool)
+    for options, match in (
+        ({"tbias": bias}, "tbias: there is no bias"),
+        ({"tbias": bias, "bias": mask}, "tbias: bias is of bool and does not move"),
+        ({"tbias": bias[:, :1], "bias": bias}, "tbias is"),
+    ):
+        with pytest.raises(redblue.InvalidProblem, match=match):
+            redblue.attention_tangent(q, k, v, q, k, v, **options)
+    with pytest.raises(redblue.InvalidProblem, match="under a softcap"):
+        redblue.attention_second(q, k, v, do, q, k, v, bias_gradient=True, bias=bias, softcap=2)
     with pytest.raises(redblue.InvalidProblem, match="tk is"):
         redblue.attention_tangent(q, v, v, q, k, v)
 

@@ -167,6 +167,66 @@ def test_gradgradcheck_in_both_orders(name):
     assert torch.autograd.gradgradcheck(f, x, check_fwd_over_rev=True, check_batched_grad=True, fast_mode=True)
 
 
+BIASES = {
+    "of all": ((2, 4, 5, 6), {}),
+    "of queries and keys": ((5, 6), {"causal": True}),
+    "of keys": ((2, 1, 1, 6), {"dropout": 0.3, "seed": 7}),
+    "of heads and queries": ((4, 5, 1), {"sinks": (4,)}),
+    "one number": ((1,), {"sinks": (4,)}),
+    "a small cache": ((4, 5, 6), {"M": 120, "seqused_k": [4, 0]}),
+    "packed": ((1, 5, 6), {"cu_seqlens_q": [0, 2, 5], "cu_seqlens_k": [0, 3, 6]}),
+    "pattern": ((2, 1, 5, 6), {"pattern": "longformer"}),
+}
+
+
+def case_of_bias(name):
+    """Inputs that require gradients, a bias the last of them, and the function of them."""
+    (shape, options), (x, _) = BIASES[name], arrays()
+    options = dict(options)
+    if "sinks" in options:
+        options["sinks"] = torch.rand(options["sinks"], dtype=torch.float64)
+    if name == "packed":
+        x = [y[:1] for y in x]
+    if name == "pattern":
+        options["pattern"] = redblue.patterns.longformer(5, 6, 1, 1, 1)
+    return needing_gradients([*x, torch.randn(shape, dtype=torch.float64)]), lambda *x: ours(*x[:3], bias=x[3], **options)
+
+
+@pytest.mark.parametrize("name", BIASES)
+def test_a_bias_is_differentiated_as_q_k_and_v_are(name):
+    x, f = case_of_bias(name)
+    assert torch.autograd.gradcheck(f, x, check_forward_ad=True, fast_mode=True)
+    assert torch.autograd.gradgradcheck(f, x, check_fwd_over_rev=True, check_batched_grad=True, fast_mode=True)
+    x = [y.detach() for y in x]
+    loss = lambda *x: loss_of(lambda *_: f(*x))(*x[:3])
+    close(func.hessian(loss, (0, 3))(*x), func.jacrev(func.jacrev(loss, (0, 3)), (0, 3))(*x))
+
+
+def test_a_moving_bias_is_that_of_plain_attention():
+    x, t = arrays()
+    bias, moved = (torch.randn(4, 5, 6, dtype=torch.float64) for _ in range(2))
+
+    def with_bias(q, k, v, bias):
+        k, v = (y.repeat_interleave(2, 1) for y in (k, v))
+        s = q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1]) + bias
+        return torch.softmax(s, -1) @ v, torch.logsumexp(s, -1)
+
+    our = lambda q, k, v, bias: ours(q, k, v, bias=bias)
+    for f in (lambda f: func.jvp(f, (*x, bias), (*t, moved)), lambda f: func.jvp(lambda bias: f(*x, bias), (bias,), (moved,))):
+        close(f(our), f(with_bias))
+    loss = lambda f: lambda *y: (lambda o, lse: o.sin().sum() + (lse**3).sum())(*f(*y))
+    every = (0, 1, 2, 3)
+    for second in (
+        lambda f: func.jvp(func.grad(loss(f), every), (*x, bias), (*t, moved)),
+        lambda f: func.grad(lambda *y: sum((g * d).sum() for g, d in zip(func.grad(loss(f), every)(*y), (*t, moved))), every)(*x, bias),
+        lambda f: func.grad(lambda *y: func.jvp(loss(f), y, (*t, moved))[1], every)(*x, bias),
+        lambda f: func.grad(lambda bias: func.grad(loss(f))(*x, bias).square().sum())(bias),
+        lambda f: func.hessian(lambda bias: loss(f)(*x, bias))(bias),
+        lambda f: func.vmap(lambda d: func.jvp(func.grad(loss(f), every), (*x, bias), (*t, d))[1])(torch.stack([moved, bias])),
+    ):
+        close(second(our), second(with_bias))
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_a_hessian_has_the_same_numbers_in_both_orders(name):
     x, f = case_of(name)
@@ -220,10 +280,12 @@ def test_what_is_not_computed_is_refused():
     with pytest.raises(redblue.Unsupported, match="tangents of tangents .* gradient of a tangent"):
         func.jvp(lambda q: func.jvp(loss, (q,), (t,))[1], (q,), (t,))
     bias, sinks = torch.randn(5, 6, dtype=torch.float64), torch.randn(4, dtype=torch.float64)
-    for f, x in ((lambda x: ours(q, k, v, bias=x)[0].sum(), bias), (lambda x: ours(q, k, v, sinks=x)[0].sum(), sinks)):
-        for transform in (func.jacfwd(f), func.hessian(f), func.grad(lambda x, f=f: func.grad(f)(x).square().sum())):
-            with pytest.raises(redblue.Unsupported, match="bias, alibi_slopes and sinks are not computed"):
-                transform(x)
+    f = lambda x: ours(q, k, v, sinks=x)[0].sum()
+    for transform in (func.jacfwd(f), func.hessian(f), func.grad(lambda x: func.grad(f)(x).square().sum())):
+        with pytest.raises(redblue.Unsupported, match="alibi_slopes and sinks are not computed"):
+            transform(sinks)
+    with pytest.raises(redblue.InvalidProblem, match="the gradient of a bias under a softcap"):
+        func.hessian(lambda x: ours(q, k, v, bias=x, softcap=1.5)[0].sum())(bias)
     with pytest.raises(redblue.Unsupported, match="alibi_slopes is not computed"):
         func.grad(lambda x: ours(q, k, v, alibi_slopes=x)[0].sum())(sinks.abs())
     polynomial = lambda q: redblue.attention(q, k, v, approximate="2:4.0").square().sum()
