@@ -61,7 +61,8 @@ std::vector<std::string> all_names() {
     if (!is_projected(kind.op)) {
       kind.bias.emplace();
       kind.alibi = kind.sinks = true;
-      kind.bias_gradient = kind.sinks_gradient = kind.lse_gradient = kind.op == Operation::backward;
+      kind.bias_gradient = kind.sinks_gradient = kind.op == Operation::backward;
+      kind.lse_gradient = kind.op == Operation::backward || kind.op == Operation::second;
       kind.bias_direction = has_directions(kind.op);
     }
     const Problem p = sample(kind);
