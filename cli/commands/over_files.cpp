@@ -8,6 +8,7 @@
 
 #include "commands/partial_options.hpp"
 #include "files/open_archive.hpp"
+#include "redblue/runtime/files/checkpoints.hpp"
 #include "report/standard_output.hpp"
 
 namespace redblue::cli {
@@ -150,12 +151,6 @@ file::partial::PartialRun* OverFiles::begin(const FileOptions& files, const Load
   return partial_.get();
 }
 
-bool OverFiles::were_computed() {
-  if (partial_ == nullptr || !partial_->complete()) return false;
-  partial_->finish();
-  return true;
-}
-
 plan::Plan OverFiles::plan(const Problem& p, const plan::Options& planner, const Tensors& tensors,
                            RunOptions& options) {
   FilesPlanOptions wanted{.memory = *limit_, .outer = planner};
@@ -165,6 +160,13 @@ plan::Plan OverFiles::plan(const Problem& p, const plan::Options& planner, const
   options.backend = backend_.get();
   options.threads = planned_.threads;
   return planned_.nest.outer;
+}
+
+bool OverFiles::were_computed(const plan::Plan& plan, const RunOptions& options) {
+  if (partial_ == nullptr || !partial_->complete()) return false;
+  partial_->require(facts_of(plan, options.compute, planned_.nest.inner));
+  partial_->finish();
+  return true;
 }
 
 Measured OverFiles::run(const plan::Plan& plan, const Tensors& tensors, const RunOptions& options) const {

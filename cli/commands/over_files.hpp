@@ -44,11 +44,12 @@ class OverFiles {
   /// InvalidProblem where it holds a run that is another one, or nobody asked to go on with it.
   file::partial::PartialRun* begin(const FileOptions& files, const LoadedInputs& loaded, const Problem& p,
                                    const PatternOptions& pattern);
-  /// Had an earlier process computed all, and only the names of the outputs were missing? They have them now.
-  bool were_computed();
   /// The plan of the run (plan_over_files) for --memory and --M. `options` then says where it is carried out, and by
   /// how many threads.
   plan::Plan plan(const Problem& p, const plan::Options& planner, const Tensors& tensors, RunOptions& options);
+  /// Had an earlier process computed all with this plan, and only the names of the outputs were missing? They have
+  /// them now. Throws InvalidProblem where the plan was another one.
+  bool were_computed(const plan::Plan& plan, const RunOptions& options);
   /// The run. Where the system fails, it says how to go on.
   Measured run(const plan::Plan& plan, const Tensors& tensors, const RunOptions& options) const;
 

@@ -401,11 +401,6 @@ int run_command(const RunFlags& flags) {
     proof.settle(flags.tolerance, flags.files.npy.at("lse").has_value(), problem, tensors, options.compute,
                  [&](const Problem& p) { return plan_of(p, contiguous_tensors(p, dtype)); });
   file::partial::PartialRun* const partial = over_files.begin(flags.files, loaded, problem, flags.mask.pattern);
-  if (over_files.were_computed()) {
-    note("all was computed before; the outputs have their names now");
-    if (flags.json) print(Json{{"schema", "redblue.run/1"}, {"problem", to_json(problem)}, {"computed_before", true}});
-    return 0;
-  }
   OutputFiles outputs(flags.files, problem, dtype, loaded.any_f64() ? DType::f64 : DType::f32, loaded.layout(), partial,
                       over_files.map());
   outputs.add_to(tensors, options);
@@ -415,6 +410,11 @@ int run_command(const RunFlags& flags) {
   const plan::Plan plan = over_files.asked()
                               ? over_files.plan(problem, flags.planner.options(tensors, options), tensors, options)
                               : plan_of(problem, tensors);
+  if (over_files.were_computed(plan, options)) {
+    note("all was computed before; the outputs have their names now");
+    if (flags.json) print(Json{{"schema", "redblue.run/1"}, {"problem", to_json(problem)}, {"computed_before", true}});
+    return 0;
+  }
   if (!flags.quiet && !unused.empty()) note(unused_text(flags.files, unused));
   const Ram ram{memory_of_run(plan, tensors, options)};
   if (!flags.quiet && !over_files.asked() && ram.worth_saying()) note("this run takes " + ram.text());

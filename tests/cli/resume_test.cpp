@@ -66,22 +66,48 @@ TEST(CliResume, ARunThatWasKilledGoesOnToTheSameBits) {
   EXPECT_EQ(w.files(), (std::set<std::string>{"x.safetensors", "y.safetensors"}));
 }
 
-/// Killed when all was computed, before the outputs had their names: the last state that the program leaves says so.
+/// Kills a run before its end. The state that it leaves says that all was computed.
+void kill_before_names(const Workplace& w, const Args& args, const std::string& output) {
+  kill_at_checkpoint(w, args + "--quiet --checkpoint-seconds 0"_args, output);
+  const std::string path = w / (output + ".redblue-partial/progress.json");
+  Json state = Json::parse(file::read_text(path));
+  state["complete"] = true;
+  file::write_text(path, state.dump());
+}
+
 TEST(CliResume, ARunThatWasComputedSaysSo) {
   const Problem p{.heads = 2, .n_q = 300, .n_k = 300, .d = 16, .d_v = 16};
   const Workplace w;
   w.safetensors("x.safetensors", p, generate(p));
-  kill_at_checkpoint(w, kOverFiles + "--quiet --checkpoint-seconds 0"_args, "y.safetensors");
-  const std::string path = w / "y.safetensors.redblue-partial/progress.json";
-  Json state = Json::parse(file::read_text(path));
-  state["complete"] = true;
-  file::write_text(path, state.dump());
+  kill_before_names(w, kOverFiles, "y.safetensors");
   const Finished f = w.run(kOverFiles + "--resume --json"_args);
   ASSERT_EQ(f.exit_code, 0) << f.err;
   EXPECT_THAT(f.err, testing::HasSubstr("all was computed before"));
   EXPECT_TRUE(f.json()["computed_before"]);
   EXPECT_EQ(f.json()["problem"]["n_q"], 300);
   EXPECT_EQ(w.files(), (std::set<std::string>{"x.safetensors", "y.safetensors"}));
+}
+
+TEST(CliResume, ARunThatWasComputedHadTheSamePlan) {
+  const Problem p{.heads = 2, .n_q = 300, .n_k = 300, .d = 16, .d_v = 16};
+  const Workplace w;
+  w.inputs(p, generate(p));
+  const auto with_M = [](const char* words) { return Args{"run", "--memory", "1MiB", "--M", words} + kNpyFiles; };
+  kill_before_names(w, with_M("2048"), "o.npy");
+  const std::string partial = w / "o.npy.redblue-partial";
+  const Args other = with_M("1500") + "--resume"_args;
+  expect_refused(w, {other, {"cannot be resumed", "schedule was"}});
+  std::filesystem::rename(partial + "/output-1", w / "o.npy");  // it was killed between two names
+  expect_refused(w, {other, {"cannot be resumed", "schedule was"}});
+  std::filesystem::rename(w / "o.npy", w / "mine.npy");
+  const Finished lost = w.run(with_M("2048") + "--resume"_args);
+  EXPECT_NE(lost.exit_code, 0);
+  EXPECT_THAT(lost.err, testing::AllOf(testing::HasSubstr("o.npy' should have"), testing::HasSubstr("is not there")));
+  std::filesystem::rename(w / "mine.npy", w / "o.npy");
+  const Finished f = w.run(with_M("2048") + "--resume"_args);
+  ASSERT_EQ(f.exit_code, 0) << f.err;
+  EXPECT_TRUE(w.files().contains("lse.npy"));
+  EXPECT_FALSE(std::filesystem::exists(partial));
 }
 
 /// A run that was killed at a checkpoint goes on with none of `others`, each of which says what differs. It goes on

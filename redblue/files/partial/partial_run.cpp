@@ -148,8 +148,16 @@ std::shared_ptr<const io::OpenFile> PartialRun::workspace(index_t bytes) {
   return named(std::string(kWorkspace), bytes);
 }
 
+std::string PartialRun::path_now(const std::string& name) const {
+  std::string path = path_of(name);
+  if (complete() && !exists(path))
+    for (std::size_t i = 0; i < options_.outputs.size(); ++i)
+      if (name == name_of_output(i)) return options_.outputs[i];
+  return path;
+}
+
 std::shared_ptr<const io::OpenFile> PartialRun::named(const std::string& name, index_t bytes) {
-  const std::string path = path_of(name);
+  const std::string path = path_now(name);
   if (resumed_) {
     const State::File* was = state_.file(name);
     std::error_code error;
@@ -163,7 +171,8 @@ std::shared_ptr<const io::OpenFile> PartialRun::named(const std::string& name, i
   } else if (unlink(path.c_str()) != 0 && errno != ENOENT) {
     throw_errno("replace", path, errno);
   }
-  auto file = std::make_shared<const io::OpenFile>(io::OpenFile::in_place(path, bytes, options_.cache));
+  auto file = std::make_shared<const io::OpenFile>(complete() ? io::OpenFile(path, options_.cache)
+                                                              : io::OpenFile::in_place(path, bytes, options_.cache));
   // The state of a large file stays small.
   const index_t block = bytes <= kMostBlocks * state_.block_bytes
                             ? state_.block_bytes

@@ -59,7 +59,7 @@ class PartialRun {
   void require(const std::vector<Fact>& facts);
 
   /// A file of the directory, of this size, by its place among the outputs. In a new run it begins with this header,
-  /// and all else is zero.
+  /// and all else is zero. The file of a complete run is for reading, and may have its name already.
   std::shared_ptr<const io::OpenFile> output(std::size_t i, index_t bytes, std::string_view header = {});
   /// A file for what the run needs beside outputs, which a new run finds full of zeros.
   std::shared_ptr<const io::OpenFile> workspace(index_t bytes);
@@ -94,6 +94,8 @@ class PartialRun {
 
   std::shared_ptr<const io::OpenFile> named(const std::string& name, index_t bytes);
   std::string path_of(const std::string& name) const { return directory_ + "/" + name; }
+  /// Where this file lies: outputs of a complete run may have their names already.
+  std::string path_now(const std::string& name) const;
   void require_same(const std::vector<Fact>& facts, const std::vector<Fact>& were) const;
   void require_same_inputs() const;
   void restore();
