@@ -120,8 +120,8 @@ OverFiles::OverFiles(const MemoryOptions& memory, const ResumeOptions& resume) :
                     *memory.memory, kLeastFilesMemory / 2, kLeastFilesMemory));
 }
 
-void OverFiles::require_heeded(const Problem& kind, const ObjectiveOptions& objective, const FileOptions& files,
-                               bool verify, bool certificate) const {
+void OverFiles::require_heeded(const Problem& kind, const PlannerOptions& planner, const ObjectiveOptions& objective,
+                               const FileOptions& files, bool verify, bool certificate) const {
   if (!asked()) return;
   const auto refuse = [](bool given, std::string_view option, std::string_view why) {
     if (given) throw InvalidProblem(fmt::format("{} with --memory: {}", option, why));
@@ -131,6 +131,9 @@ void OverFiles::require_heeded(const Problem& kind, const ObjectiveOptions& obje
   refuse(kind.accumulate, "--partial", kAll);
   refuse(kind.op == Operation::merge, "--op merge", kAll);
   refuse(certificate, "--tolerance, or --certificate,", kAll);
+  refuse(planner.max_workspace.has_value(), "--max-workspace",
+         "--memory is the most that such a run takes beside inputs and outputs, buffers of files included; leave "
+         "--max-workspace out, and give the smaller of both as --memory");
   refuse(objective.objective.has_value(), "--objective",
          "such a run is planned for its files and this machine's caches; leave it out");
   refuse(objective.machine.has_value(), "--machine",

@@ -38,8 +38,8 @@ class OverFiles {
   /// Is its data in a file, where nobody shall look at it before the run?
   bool holds(const Tensor& t) const { return map_.find(t.data).has_value(); }
   /// Throws InvalidProblem where an option reads all of an array, or is about runs in memory.
-  void require_heeded(const Problem& kind, const ObjectiveOptions& objective, const FileOptions& files, bool verify,
-                      bool certificate) const;
+  void require_heeded(const Problem& kind, const PlannerOptions& planner, const ObjectiveOptions& objective,
+                      const FileOptions& files, bool verify, bool certificate) const;
   /// The directory of the run, or null where it was not asked for: a new one, or that of a run that goes on. Throws
   /// InvalidProblem where it holds a run that is another one, or nobody asked to go on with it.
   file::partial::PartialRun* begin(const FileOptions& files, const LoadedInputs& loaded, const Problem& p,

@@ -333,7 +333,8 @@ int run_command(const RunFlags& flags) {
   kind.scale = flags.scale;
   kind.lse_required = is_forward(kind.op) && kind.has_statistics() && flags.files.wants("lse");
   OverFiles over_files(flags.ranks.given() ? MemoryOptions{} : flags.memory, flags.resume);
-  over_files.require_heeded(kind, flags.objective, flags.files, flags.verify, flags.tolerance || flags.certificate);
+  over_files.require_heeded(kind, flags.planner, flags.objective, flags.files, flags.verify,
+                            flags.tolerance || flags.certificate);
   const LoadedInputs loaded(flags.files, kind, archive.get(), over_files.map());
   Problem problem = loaded.problem(kind);
   const std::vector<std::string> unused = unused_by(flags, archive.get(), loaded, kind);

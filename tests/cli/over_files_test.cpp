@@ -258,6 +258,8 @@ TEST(OverFiles, RefusesByNameWhatItCannotDo) {
   EXPECT_THAT(refusal("--memory 4MiB --verify"_args), HasSubstr("--verify with --memory: it holds all arrays"));
   EXPECT_THAT(refusal("--memory 4MiB --M 300 --threads 2"_args), HasSubstr("threads = 2 over files"));
   EXPECT_THAT(refusal("--memory 4MiB --objective words"_args), HasSubstr("--objective with --memory"));
+  EXPECT_THAT(refusal("--memory 4MiB --max-workspace 3MiB"_args),
+              AllOf(HasSubstr("--max-workspace with --memory"), HasSubstr("the smaller of both as --memory")));
   w.safetensors("part.safetensors", p, generate(p));
   expect_refused(w, {"run --partial --memory 4MiB --input part.safetensors --output y.safetensors"_args,
                      {"--partial with --memory: it holds all arrays"}});

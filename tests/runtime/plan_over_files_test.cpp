@@ -119,6 +119,8 @@ TEST(PlanOverFiles, RunsImplementationsOnTilesThatACacheHolds) {
   };
   EXPECT_THAT(refusal(2, 2 * kMiB), testing::HasSubstr("threads = 2 over files"));
   EXPECT_THAT(refusal(0, kMiB / 2), testing::HasSubstr("memory of 524288 bytes"));
+  wanted.outer.cap = plan::Cap{kMiB, {}};
+  EXPECT_THAT(refusal(0, 2 * kMiB), testing::HasSubstr("max_workspace = 1048576 for a run over files"));
 }
 
 TEST(LookAhead, TakesTheKneeOfTheDisk) {

@@ -271,6 +271,11 @@ FilesOptions FilesPlan::backend_options(FilesOptions others) const {
 
 FilesPlan plan_over_files(const Problem& problem, const Tensors& tensors, const file::io::FileMap& map,
                           const RunOptions& run, const FilesPlanOptions& options) {
+  if (options.outer.cap)
+    throw InvalidProblem(fmt::format(
+        "max_workspace = {} for a run over files: memory = {} is the most that it takes beside inputs and outputs, "
+        "buffers of files included; leave max_workspace out, and give the smaller of both as memory",
+        options.outer.cap->most.str(), options.memory));
   return Search(problem, tensors, map, run, options).plan();
 }
 

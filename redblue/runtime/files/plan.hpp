@@ -30,7 +30,7 @@ struct FilesPlanOptions {
   /// Bytes that the run may take: fast memory, buffers of files, the memory of caches. A program with its libraries,
   /// its plan and headers of files comes on top.
   index_t memory = 0;
-  plan::Options outer{};  ///< of the outermost plan. M: words of fast memory; 0: as many as fit
+  plan::Options outer{};  ///< of the outermost plan, without a cap. M: words of fast memory; 0: as many as fit
   /// The machine; null: this one, as `redblue doctor` has left it. What nobody has measured is taken for that of a
   /// plain machine, and nothing is measured now: a run that goes on later must have the same plan.
   std::optional<Hardware> hardware{};
@@ -56,7 +56,7 @@ struct FilesPlan {
 /// in files; of `run` it heeds compute, threads and forward.
 ///
 /// Throws MemoryError where no run is so small, InvalidProblem where it is for one thread and run.threads are more, and
-/// what plan::make_plan throws.
+/// where the plan has a cap, and what plan::make_plan throws.
 ///
 /// ```
 /// const FilesPlan plan = plan_over_files(problem, tensors, map, {}, {.memory = 256 << 20});
