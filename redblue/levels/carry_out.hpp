@@ -1,5 +1,6 @@
 #pragma once
 #include <optional>
+#include <utility>
 
 #include "redblue/kernels/registry.hpp"
 #include "redblue/language/machine.hpp"
@@ -80,28 +81,49 @@ void step(W& w, const Call& call, const Ranges& at, bool begins, const ArgTiles<
   for (std::size_t i = 0; i < n; ++i) own.store(w, call, i, call.at(i, at));
 }
 
+/// Calls step(w, at) for one range after another of the letter that streams. A machine that only adds up words takes
+/// those between the first and the last together: they have the same shapes.
+template <class W, class Step>
+void for_steps(W& w, const Division& d, const PerLetter& sizes, Ranges at, const Step& step) {
+  const char streams = d.streams();
+  if (streams == '.') return step(w, at);
+  const Range all = d.streamed(at);
+  const index_t size = sizes[streams];
+  for (index_t j = all.begin; j < all.end; j += size) {
+    at[streams] = {j, std::min(all.end, j + size)};
+    const index_t alike = j == all.begin ? 1 : (all.end - j) / size;
+    if constexpr (requires { w.add_alike(alike, step, at); })
+      if (alike > 1) {
+        w.add_alike(alike, step, at);
+        j += (alike - 1) * size;
+        continue;
+      }
+    step(w, at);
+  }
+}
+
 /// Carries out a part of the call: what lacks the letter that streams stays in tiles meanwhile.
 template <class W>
 void carry_out_part(W& w, const Call& call, Ranges at) {
   const Division& d = call.division;
   const char streams = d.streams();
   const bool passes = streams != '.';
-  const Range all = passes ? d.streamed(at) : Range{0, 1};
-  const index_t size = passes ? call.sizes[streams] : 1;
   ArgTiles<W> held, scratch;
   for (std::size_t i = 0; i < call.args.size(); ++i) {
     if (call.streams(i) || call.args[i].shape.words() == 0) continue;
     held.open(w, call, i, call.at(i, at));
   }
   Ranges first = at;
-  if (passes) first[streams] = {all.begin, std::min(all.end, all.begin + size)};
+  if (passes) {
+    const Range all = d.streamed(at);
+    first[streams] = {all.begin, std::min(all.end, all.begin + call.sizes[streams])};
+  }
   for (std::size_t i = 0; i < call.args.size(); ++i)
     if (call.streams(i) && d.is_scratch(i) && call.args[i].shape.words() > 0)
       scratch.open(w, call, i, call.at(i, first));
-  for (index_t j = all.begin; j < all.end; j += size) {
-    if (passes) at[streams] = {j, std::min(all.end, j + size)};
-    step(w, call, at, j == all.begin, held, scratch);
-  }
+  bool begins = true;
+  for_steps(w, d, call.sizes, at,
+            [&](W& on, const Ranges& here) { step(on, call, here, std::exchange(begins, false), held, scratch); });
   for (std::size_t i = 0; i < call.args.size(); ++i) held.store(w, call, i, call.at(i, at));
 }
 

@@ -82,21 +82,20 @@ InnerCounts::Known InnerCounts::counted(const CallKinds::Kind& kind) {
   const Call call{k, division, kind.args, sizes_.of(k, division, shapes), below_ == nullptr};
   InnerWords here;
   CallKinds below;
-  const auto carry_out_on = [&](machine::Counting& counting, CallKinds& calls, const Ranges& part) {
-    if (below_ == nullptr) return carry_out_part(counting, call, part);
-    Nested nested(counting, calls);
-    carry_out_part(nested, call, part);
-  };
-  machine::Counting of_single_parts;
   for_unlike_parts(call, [&](const Ranges& part, Words times) {
-    if (times == 1) return carry_out_on(of_single_parts, below, part);
     machine::Counting counting;
+    if (below_ == nullptr) {
+      CountingAlike alike(counting);
+      carry_out_part(alike, call, part);
+      return here.add(times, {counting.io() + alike.more(), counting.peak()});
+    }
     CallKinds calls;
-    carry_out_on(counting, calls, part);
+    CallKinds& into = times == 1 ? below : calls;
+    Nested nested(counting, into);
+    carry_out_part(nested, call, part);
     here.add(times, {counting.io(), counting.peak()});
     below.add(calls, times);
   });
-  here.add(1, {of_single_parts.io(), of_single_parts.peak()});
   Known known{.words = {here}, .sizes = call.sizes, .below = std::move(below)};
   if (below_ != nullptr)
     for (const InnerWords& w : below_->words(known.below)) known.words.push_back(w);

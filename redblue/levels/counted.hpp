@@ -74,6 +74,26 @@ class InnerCounts {
   std::unique_ptr<InnerCounts> below_;
 };
 
+/// Counts what a level moves that runs implementations: of steps that have the same shapes it does one (for_steps).
+class CountingAlike : public machine::Passing<CountingAlike, machine::Counting> {
+ public:
+  explicit CountingAlike(machine::Counting& base) : Passing(base) {}
+
+  /// The step is done `times` times.
+  template <class Step>
+  void add_alike(index_t times, const Step& step, const Ranges& at) {
+    machine::Counting one;
+    CountingAlike on(one);
+    step(on, at);
+    more_ = more_ + Words(times) * one.io();
+  }
+  /// The words of steps that were not done, beside those of the machine.
+  const Io& more() const { return more_; }
+
+ private:
+  Io more_;
+};
+
 /// Notes the calls that levels below carry out, and how much this one holds: what a kernel needs one panel at a time is
 /// with the level below. All else passes through another machine.
 template <class Base>
