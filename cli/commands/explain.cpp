@@ -7,7 +7,7 @@
 #include "commands/commands.hpp"
 #include "options/levels.hpp"
 #include "options/options.hpp"
-#include "redblue/machines/outline.hpp"
+#include "redblue/runtime/outline.hpp"
 #include "report/json.hpp"
 #include "report/levels.hpp"
 #include "report/progress.hpp"
@@ -21,14 +21,14 @@ using machine::Operand;
 using machine::OutlineLine;
 using machine::Position;
 
-std::vector<OutlineLine> walked(const plan::Plan& plan) {
+std::vector<OutlineLine> walked(const plan::Plan& plan, machine::Scratch scratch) {
   const Heartbeat heartbeat("walking through the schedule");
-  return outline(plan);
+  return outline(plan, scratch);
 }
 
-void print_outline(const plan::Plan& plan) {
+void print_outline(const plan::Plan& plan, machine::Scratch scratch) {
   const Heartbeat heartbeat("walking through the schedule");
-  fmt::print("{}", outline_text(plan));
+  fmt::print("{}", outline_text(plan, scratch));
 }
 
 Json json_of(const Position& p) {
@@ -65,6 +65,7 @@ Json json_of(const std::vector<OutlineLine>& lines, bool in_bytes) {
                 {"body", json_of(l.body, in_bytes)}});
     } else {
       if (!l.kernel.empty()) j["kernel"] = l.kernel;
+      if (l.below) j["level_below"] = true;
       Json operands = Json::array();
       for (const Operand& o : l.operands) operands.push_back(json_of(o));
       j.update({{"operands", operands},
@@ -104,22 +105,24 @@ void add_explain(Program& program) {
     std::optional<levels::Nest> nest;
     if (levels->given()) nest = levels->nest(*options);
     const plan::Plan plan = nest ? nest->outer : options->plan();
+    const auto scratch = nest && !nest->inner.empty() ? machine::Scratch::below : machine::Scratch::resident;
     if (options->json) {
       Json j{{"schema", "redblue.explain/1"},
              {"problem", to_json(plan.problem)},
              {"schedule", to_json(plan.row())},
-             {"lines", json_of(walked(plan), plan::minimises_bytes(plan.options))}};
+             {"lines", json_of(walked(plan, scratch), plan::minimises_bytes(plan.options))}};
       if (nest) j["levels"] = to_json(*nest);
-      if (plan.forward) j["forward"] = json_of(walked(*plan.forward), plan::minimises_bytes(plan.forward->options));
+      if (plan.forward)
+        j["forward"] = json_of(walked(*plan.forward, scratch), plan::minimises_bytes(plan.forward->options));
       print(j);
       return 0;
     }
     if (plan.forward) {
       fmt::print("first, for O and lse: ");
-      print_outline(*plan.forward);
+      print_outline(*plan.forward, scratch);
       fmt::print("\nthen: ");
     }
-    print_outline(plan);
+    print_outline(plan, scratch);
     if (nest) print_inner_calls(*nest);
     return 0;
   });

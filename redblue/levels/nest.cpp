@@ -147,11 +147,25 @@ plan::Plan with_longer_steps(plan::Plan plan, index_t step) {
   plan::Row& row = plan.rows[plan.chosen];
   const Sizes x = plan.problem.sizes();
   const Io io = row.algorithm->io(x, row.tiling);
+  const auto is_as_good = [&] {
+    return row.algorithm->allows(x, row.tiling) && row.algorithm->io(x, row.tiling) == io;
+  };
   for (schedule::TileSize& size : row.tiling) {
     const index_t before = size.value;
     if (before >= step) continue;
     size.value = step;
-    if (!row.algorithm->allows(x, row.tiling) || row.algorithm->io(x, row.tiling) != io) size.value = before;
+    if (!is_as_good()) {
+      size.value = before;
+      continue;
+    }
+    // No tile is longer than its side of the problem: what is beyond that takes no words.
+    const Words footprint = row.algorithm->footprint(x, row.tiling);
+    for (const index_t side : {x.n_q, x.n_k, x.d, x.d_v}) {
+      const index_t longer = size.value;
+      if (side >= longer) continue;
+      size.value = std::max(side, before);
+      if (!is_as_good() || row.algorithm->footprint(x, row.tiling) != footprint) size.value = longer;
+    }
   }
   if (plan.forward != nullptr)
     plan.forward = std::make_shared<const plan::Plan>(with_longer_steps(*plan.forward, step));

@@ -24,7 +24,7 @@ std::vector<std::pair<std::string, double>> named_parameters(const kernel::AnyKe
 
 }  // namespace
 
-index_t Outliner::open(SlowArray array, Shape s, Layout) {
+index_t Outliner::open(SlowArray array, Shape s, Layout layout) {
   std::string base(name_of(array)), name;
   std::transform(base.begin(), base.end(), base.begin(), [](unsigned char c) { return std::tolower(c); });
   for (int n = 1; name.empty(); ++n) {
@@ -32,8 +32,10 @@ index_t Outliner::open(SlowArray array, Shape s, Layout) {
     if (std::none_of(tiles_.begin(), tiles_.end(), [&](const Held& t) { return t.name == candidate; }))
       name = std::move(candidate);
   }
-  resident_ += fast_.tile(array, s.rows, s.cols);
-  tiles_.push_back({std::move(name), array, s, resident_, s.words() > 0});
+  const bool below = scratch_ == Scratch::below && layout == Layout::panel_scratch;
+  const Words own = below ? 0 : fast_.tile(array, s.rows, s.cols);
+  resident_ += own;
+  tiles_.push_back({std::move(name), array, s, own, resident_, s.words() > 0});
   return static_cast<index_t>(tiles_.size()) - 1;
 }
 
@@ -41,8 +43,8 @@ void Outliner::close(index_t, SlowArray array, Shape s) {
   announce();
   OutlineLine line{.kind = LineKind::evict};
   line.operands = {{tiles_.back().name, array, s, s, s, s, {}, {}}};
+  resident_ -= tiles_.back().own;
   tiles_.pop_back();
-  resident_ -= fast_.tile(array, s.rows, s.cols);
   if (s.words() > 0) add(std::move(line));
 }
 
@@ -221,6 +223,7 @@ void Outliner::announce() {
     if (!std::exchange(tile.fresh, false)) continue;
     OutlineLine line{.kind = LineKind::alloc};
     const Shape s = tile.shape;
+    line.below = tile.own == 0;
     line.operands = {{tile.name, tile.array, s, s, s, s, {}, {}}};
     add(std::move(line), tile.resident);
   }

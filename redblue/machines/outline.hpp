@@ -36,6 +36,10 @@ struct Operand {
 
 enum class LineKind : std::uint8_t { loop, alloc, load, refill, store, compute, update, evict };
 
+/// Where the words are that a kernel needs one panel at a time: in fast memory as all others, or, of a nest, in that of
+/// the level below.
+enum class Scratch : std::uint8_t { resident, below };
+
 /// One line of an outline: an operation, as often as it happens at this place, or a loop over lines.
 struct OutlineLine {
   LineKind kind = LineKind::loop;
@@ -47,6 +51,7 @@ struct OutlineLine {
   Words reads{}, writes{}, macs{};  ///< words moved and multiply-adds, all times together
   Words bytes{};                    ///< that these words take, as WordBytes says
   Words resident{};                 ///< the most that is resident after it, in the unit of the Residence
+  bool below = false;               ///< alloc: the level below has its words
   // A loop:
   bool independent = false;      ///< its rounds may go on in any order, each with fast memory of its own
   index_t fewest = 0, most = 0;  ///< rounds each time
@@ -70,8 +75,8 @@ class Outliner : public MachineFace<Outliner> {
   enum class Sample : std::uint8_t { all, few, unlike };
 
   /// A walk through more operations than kMostOperations throws InvalidProblem.
-  Outliner(const Residence& fast, const WordBytes& bytes, Sample sample)
-      : fast_(fast), bytes_(bytes), sample_(sample), sequences_(1) {}
+  Outliner(const Residence& fast, const WordBytes& bytes, Sample sample, Scratch scratch)
+      : fast_(fast), bytes_(bytes), sample_(sample), scratch_(scratch), sequences_(1) {}
 
   index_t open(SlowArray array, Shape s, Layout layout);
   void close(index_t depth, SlowArray array, Shape s);
@@ -100,8 +105,8 @@ class Outliner : public MachineFace<Outliner> {
     std::string name;
     SlowArray array;
     Shape shape;
-    Words resident;  ///< with it
-    bool fresh;      ///< no line says yet that it is there: it may be a load
+    Words own, resident;  ///< in fast memory; with those that were there before
+    bool fresh;           ///< no line says yet that it is there: it may be a load
   };
 
   void add_run(const kernel::AnyKernel& k, std::span<const Arg> args);
@@ -121,6 +126,7 @@ class Outliner : public MachineFace<Outliner> {
   Residence fast_;
   WordBytes bytes_;
   Sample sample_;
+  Scratch scratch_;
   std::vector<std::vector<OutlineLine>> sequences_;  ///< of the rounds under way, outermost first
   std::vector<Held> tiles_;
   index_t walked_ = 0;

@@ -1,4 +1,4 @@
-#include "redblue/machines/outline.hpp"
+#include "redblue/runtime/outline.hpp"
 
 #include "redblue/planner/run_on.hpp"
 #include "redblue/planner/widths.hpp"
@@ -6,7 +6,9 @@
 
 namespace redblue {
 
-std::vector<machine::OutlineLine> outline(const plan::Plan& plan) {
+std::vector<machine::OutlineLine> outline(const plan::Plan& plan) { return outline(plan, machine::Scratch::resident); }
+
+std::vector<machine::OutlineLine> outline(const plan::Plan& plan, machine::Scratch scratch) {
   const plan::Instances x = plan.counted();
   using Sample = machine::Outliner::Sample;
   machine::WordBytes bytes;
@@ -16,7 +18,7 @@ std::vector<machine::OutlineLine> outline(const plan::Plan& plan) {
       bytes.written[index_of(a)] = plan.options.width[index_of(a)];
     }
   const auto walk = [&](Sample sample) {
-    machine::Outliner outliner(x.sizes.fast, bytes, sample);
+    machine::Outliner outliner(x.sizes.fast, bytes, sample, scratch);
     machine::Any any(outliner);
     run_on(any, plan, x);
     return outliner;

@@ -7,10 +7,10 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "redblue/machines/outline.hpp"
 #include "redblue/planner/widths.hpp"
 #include "redblue/problem/sequences.hpp"
 #include "redblue/problem/text.hpp"
+#include "redblue/runtime/outline.hpp"
 #include "redblue/runtime/run.hpp"
 
 namespace redblue {
@@ -134,7 +134,7 @@ class OutlineText {
     for (const Operand& o : l.operands) operands.push_back(text_of(o, depth));
     switch (l.kind) {
       case LineKind::alloc:
-        return fmt::format("alloc {} ({})", operands[0], sides(l.operands[0]));
+        return fmt::format("alloc {} ({}{})", operands[0], sides(l.operands[0]), l.below ? ", in the level below" : "");
       case LineKind::load:
       case LineKind::refill:
         return fmt::format("{} {} = {} ({})", l.kind == LineKind::load ? "load" : "refill", operands[0], operands[1],
@@ -192,7 +192,9 @@ Words bytes_of_scales(const plan::Plan& plan) {
 
 }  // namespace
 
-std::string outline_text(const plan::Plan& plan) {
+std::string outline_text(const plan::Plan& plan) { return outline_text(plan, machine::Scratch::resident); }
+
+std::string outline_text(const plan::Plan& plan, machine::Scratch scratch) {
   const plan::Row& row = plan.row();
   const bool bytes = plan.options.memory.has_value();
   std::string result = fmt::format("{}: {}\n", plan::text_of(row), row.algorithm->idea);
@@ -232,7 +234,7 @@ std::string outline_text(const plan::Plan& plan) {
     result += fmt::format("second buffers for what arrives in the innermost loop take {} {} more\n",
                           row.prefetch_bytes.value_or(row.prefetch).str(), bytes ? "bytes" : "words");
   text.print(0, "", "words moved", "bytes moved", bytes ? "bytes resident" : "words resident");
-  const std::vector<OutlineLine> lines = outline(plan);
+  const std::vector<OutlineLine> lines = outline(plan, scratch);
   text.add(lines, 0);
   const Moved moved = moved_in(lines);
   const Words wider = plan::minimises_bytes(plan.options) ? bytes_of_unfinished_writes(plan) : 0;

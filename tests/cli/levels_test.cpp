@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
 
 #include "cli/cli.hpp"
 
@@ -27,6 +28,29 @@ TEST(PlanLevels, SayWhatMovesAtEveryBorder) {
   const Finished text = Workplace().run("explain"_args + kOfLevels + "disk,64KiB,8KiB"_args);
   EXPECT_EQ(text.exit_code, 0) << text.err;
   EXPECT_THAT(text.out, HasSubstr("8KiB carries out, on tiles in 64KiB"));
+}
+
+/// What kernels need one panel at a time lies in the level below, and no tile is longer than its side of the problem.
+TEST(PlanLevels, AreExplainedWithWhatTheyHold) {
+  const Args args = "explain --n 1000 --d 64 --levels disk,1MiB,32KiB"_args;
+  const Json all = Workplace().run(args + "--json"_args).json();
+  index_t most = 0, below = 0;
+  const std::function<void(const Json&)> visit = [&](const Json& lines) {
+    for (const Json& line : lines) {
+      if (line["kind"] == "loop") {
+        visit(line["body"]);
+        continue;
+      }
+      most = std::max(most, line["resident"].get<index_t>());
+      below += line.value("level_below", false) ? 1 : 0;
+    }
+  };
+  visit(all["lines"]);
+  EXPECT_EQ(below, 1);
+  EXPECT_LE(most, all["levels"]["borders"][0]["held"].get<index_t>());
+  const Json tiles = all["schedule"]["tiling"];
+  for (const auto& [name, size] : tiles.items()) EXPECT_LE(size.get<index_t>(), 1000) << name;
+  EXPECT_THAT(Workplace().run(args).out, HasSubstr("alloc s (1000 x 1000, in the level below)"));
 }
 
 TEST(PlanLevels, HaveSecondDerivatives) {
