@@ -242,6 +242,8 @@ TEST(OverFiles, WritesScoresInFewRequests) {
     EXPECT_EQ(files["word_bytes_written"], 2048 * 2048 * 4);
     EXPECT_EQ(files["writes"]["asked"], 2048 * 2048 * 4);
     EXPECT_LE(files["writes"]["transfers"], 1100);  // one for every other row, and some
+    EXPECT_GE(files["look_ahead"]["write"].get<index_t>() * 5, files["limit"].get<index_t>() * 2);  // a tile, or nearly
+    EXPECT_EQ(files["checkpoints"], 1) << "nobody goes on from the end of a run: its outputs are not read again";
   }
 }
 

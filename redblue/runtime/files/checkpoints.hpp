@@ -6,6 +6,7 @@
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "redblue/files/partial/partial_run.hpp"
@@ -53,9 +54,11 @@ class Checkpoints {
   Checkpoints(file::partial::PartialRun* partial, double every_s)
       : partial_(partial), every_(every_s), next_(Clock::now() + std::chrono::duration_cast<Clock::duration>(every_)) {}
 
-  /// A part of the run begins, where an earlier process had come to.
-  machine::Resumption begin_part() const {
+  /// A part of the run begins, where an earlier process had come to. What the one before it wrote is kept; after the
+  /// last part finish() does that.
+  machine::Resumption begin_part() {
     if (partial_ == nullptr) return {};
+    if (std::exchange(ended_, false)) partial_->checkpoint({part_, 0});
     const auto [part, operations] = partial_->position();
     return {.done = part_ > part ? 0 : part_ < part ? machine::kAllOperations : operations};
   }
@@ -87,7 +90,7 @@ class Checkpoints {
     if (part.operations < part.done && !was_over) throw std::logic_error("a run was resumed behind its end");
     ++part_;
     left_out_ += was_over ? part.operations : part.done;
-    if (partial_ != nullptr && !was_over) partial_->checkpoint({part_, 0});
+    ended_ = !was_over;
   }
   /// Operations of the parts that have ended, which an earlier process did.
   index_t left_out() const { return left_out_; }
@@ -107,6 +110,7 @@ class Checkpoints {
   std::chrono::duration<double> every_;
   Clock::time_point next_;
   index_t part_ = 0, left_out_ = 0;
+  bool ended_ = false;  ///< a part has, and there was no checkpoint since
 };
 
 }  // namespace redblue

@@ -23,15 +23,17 @@ constexpr index_t kKiB = 1 << 10, kMiB = 1 << 20;
 /// Tiles of many rows keep kernels busy; smaller ones are for where memory is short.
 constexpr std::array<index_t, 3> kMultiples{128, 16, 1};
 
+/// What such a problem writes is most of what it moves: a tile is written while the next is computed.
+bool writes_pairs(const Problem& p) { return p.op == Operation::scores || p.op == Operation::weights; }
+
 /// A tile of scores or weights is written in as many pieces as it has rows, unless it takes all keys: tiles of few keys
 /// would be written in pieces of some bytes. So these options plan for tiles whose rows take 64 KiB, or the whole row
 /// if that is less, with as many queries as their M holds beside them. Returns whether they do now.
 bool take_long_rows(const Problem& p, plan::Options& o, index_t word) {
   constexpr index_t kPiece = 64 * kKiB, kFewRows = 16;
-  const bool writes_pairs = p.op == Operation::scores || p.op == Operation::weights;
   const bool asked =
       o.tiling || o.multiple.query > 1 || o.multiple.key > 1 || (!o.schedule.empty() && o.schedule != "sddmm");
-  if (!writes_pairs || asked || !p.patterns.empty() || p.n_k == 0) return false;
+  if (!writes_pairs(p) || asked || !p.patterns.empty() || p.n_k == 0) return false;
   const index_t M = o.M.to_index() / 64 * 63;  // statistics and slopes take few words
   const auto rows_beside = [&](index_t keys) { return std::min(p.n_q, M / (keys + p.d + 2)); };
   index_t keys = ceil_div(p.n_k, ceil_div(p.n_k * word, kPiece));
@@ -84,7 +86,8 @@ class Search {
     options_.hardware = with_plain_speeds(std::move(*options_.hardware));
     if (options_.outer.schedule.empty()) options_.outer.quadratic_workspace = false;
     word_ = static_cast<index_t>(size_of(word_of(run.compute)));
-    const machine::FileBuffers& buffers = planned_.look_ahead.buffers;
+    machine::FileBuffers& buffers = planned_.look_ahead.buffers;
+    if (writes_pairs(problem_)) buffers.write = std::max(buffers.write, (options_.memory - buffers.read) / 2);
     room_ = (options_.memory - buffers.read - buffers.write) / word_;
   }
 
