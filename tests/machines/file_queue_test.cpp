@@ -1,9 +1,12 @@
 #include "redblue/machines/files/file_queue.hpp"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <chrono>
+#include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <latch>
 #include <thread>
 
@@ -66,6 +69,59 @@ TEST(FileQueue, AWriteThatGoesToTheNextOneWakesWhoWaits) {
   queue.finish();
   EXPECT_GE(written, 136);
   EXPECT_EQ(found, 100);
+}
+
+/// A file of numbers that is only read, in rows that lie apart, and how many requests it takes to read columns of it.
+struct Columns {
+  static constexpr index_t kStride = 10240;  // words from row to row: more than a request reads in vain
+  std::filesystem::path path = std::filesystem::temp_directory_path() / ("redblue-columns-" + std::to_string(getpid()));
+  index_t rows;
+
+  explicit Columns(index_t n) : rows(n) {
+    std::vector<float> numbers(static_cast<std::size_t>(rows * kStride));
+    for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<float>(i);
+    std::ofstream(path, std::ios::binary)
+        .write(reinterpret_cast<const char*>(numbers.data()), std::ssize(numbers) * index_t{sizeof(float)});
+  }
+  ~Columns() { std::filesystem::remove(path); }
+  Columns(const Columns&) = delete;
+  Columns& operator=(const Columns&) = delete;
+
+  file::io::Traffic read(index_t columns) const {
+    file::io::FileMap map;
+    machine::Storage s;
+    s.data = map.place(std::make_shared<const file::io::OpenFile>(path.string()), 0, rows * kStride * 4);
+    s.dtype = DType::f32;
+    s.row_stride = kStride;
+    const auto engine = file::io::make_engine({.kind = file::io::EngineKind::threads});
+    FileQueue queue(map, *engine, {.request = 16 << 10, .read = 256 << 10, .write = 256 << 10});
+    const auto column = [&](index_t c) { return Block{SlowArray::K, 0, 0, c, {rows, 1}}; };
+    std::thread lists([&] {
+      for (index_t c = 0; c < columns; ++c) queue.list_read(s, column(c));
+      queue.end_list();
+    });
+    index_t wrong = 0;
+    for (index_t c = 0; c < columns; ++c)
+      queue.read(s, column(c), [&](const machine::Piece& p, const machine::Storage& words) {
+        float number = -1;
+        std::memcpy(&number, words.data + 4 * words.offset(0, p.block.row, p.block.col), 4);
+        wrong += number != static_cast<float>(p.block.row * kStride + c) ? 1 : 0;
+      });
+    lists.join();
+    queue.finish();
+    EXPECT_EQ(wrong, 0);
+    EXPECT_EQ(queue.traffic().read, rows * columns * 4);
+    return engine->reads();
+  }
+};
+
+TEST(FileQueue, PagesOfAFileThatIsOnlyReadServeAllColumnsWhileThereIsRoom) {
+  const file::io::Traffic few = Columns(32).read(64);
+  EXPECT_EQ(few.transfers, 32);
+  EXPECT_EQ(few.moved, 32 * file::io::kPage);
+  const file::io::Traffic many = Columns(100).read(3);  // more pages than the buffers have
+  EXPECT_EQ(many.moved, many.transfers * file::io::kPage);
+  EXPECT_LE(many.transfers, 300);
 }
 
 }  // namespace

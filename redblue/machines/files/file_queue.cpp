@@ -19,8 +19,10 @@ namespace {
 
 /// To read this number of bytes that nobody asked for takes less time than another request.
 constexpr index_t kSmallGap = 1 << 15;
-constexpr std::size_t kMostOpen = 8;       ///< runs that grow: operands that are read in turn
-constexpr std::size_t kMostListed = 4096;  ///< pieces that are read, and that are written, ahead
+constexpr std::size_t kMostOpen = 8;  ///< runs that grow: operands that are read in turn
+/// Pieces that are read, and that are written, ahead. Rows of 512 bytes then fill half of the usual buffers; each write
+/// is compared with others.
+constexpr std::size_t kMostReads = 1 << 15, kMostWrites = 1 << 12;
 
 /// A write that goes on does so within this number of listed pieces.
 constexpr std::size_t kSoon = 64;
@@ -31,6 +33,8 @@ constexpr index_t kWritesAtOnce = 8;
 bool overlap(const auto& a, const file::io::OpenFile* file, index_t offset, index_t bytes) {
   return a.file == file && a.offset < offset + bytes && offset < a.offset + a.bytes;
 }
+/// Is it all of its block?
+bool is_alone(const Piece& p, const Block& b) { return p.words() == b.shape.words(); }
 /// Do they have a page in common?
 bool share_page(const file::io::Request& a, const file::io::Request& b) {
   const auto end = [](const file::io::Request& r) { return file::io::up_to_page(r.offset + r.bytes); };
@@ -72,19 +76,19 @@ std::optional<PlaceInFile> FileQueue::place_of(const Piece& p) const {
 
 void FileQueue::list_read(const Storage& s, const Block& b) {
   Lock lock(mutex_);
-  for_pieces(s, b, cut(), [&](const Piece& p) { list_piece(lock, p); });
+  for_pieces(s, b, cut(), [&](const Piece& p) { list_piece(lock, p, is_alone(p, b)); });
 }
 void FileQueue::list_write(const Storage& s, const Block& b) {
   Lock lock(mutex_);
   for_pieces(s, b, cut(), [&](const Piece& p) {
-    if (!p.is_whole()) list_piece(lock, p);
+    if (!p.is_whole()) list_piece(lock, p, is_alone(p, b));
     list_write_of(lock, p);
   });
 }
 void FileQueue::list_add(const Storage& s, const Block& b) {
   Lock lock(mutex_);
   for_pieces(s, b, cut(), [&](const Piece& p) {
-    list_piece(lock, p);
+    list_piece(lock, p, is_alone(p, b));
     list_write_of(lock, p);
   });
 }
@@ -102,12 +106,12 @@ void FileQueue::wait_for_machine(Lock& lock, const auto& is_ready) {
   if (stopped_) throw Stopped{};
 }
 
-void FileQueue::list_piece(Lock& lock, const Piece& p) {
+void FileQueue::list_piece(Lock& lock, const Piece& p, bool alone) {
   const auto place = place_of(p);
   if (!place) return;
-  wait_for_machine(lock, [&] { return listed_.size() < kMostListed; });
+  wait_for_machine(lock, [&] { return listed_.size() < kMostReads; });
   wait_for_writes(lock, *place, p.bytes);
-  Run& run = run_for(lock, *place, p.bytes);
+  Run& run = run_for(lock, *place, p.bytes, alone);
   ++run.pieces_left;
   listed_.push_back({p.first, p.bytes, &run});
   if (listed_.size() == 1) for_machine_.notify_all();
@@ -116,7 +120,7 @@ void FileQueue::list_piece(Lock& lock, const Piece& p) {
 void FileQueue::list_write_of(Lock& lock, const Piece& p) {
   const auto place = place_of(p);
   if (!place) return;
-  wait_for_machine(lock, [&] { return listed_writes_.size() < kMostListed; });
+  wait_for_machine(lock, [&] { return listed_writes_.size() < kMostWrites; });
   listed_writes_.push_back({place->file, place->offset, p.bytes});
   if (listed_writes_.size() == 1) for_machine_.notify_all();
 }
@@ -149,12 +153,47 @@ void FileQueue::wait_for_writes(Lock& lock, const PlaceInFile& place, index_t by
   }
 }
 
-FileQueue::Run& FileQueue::run_for(Lock& lock, const PlaceInFile& place, index_t bytes) {
-  const index_t end = place.offset + bytes;
+/// A run whose pages hold all of this request. It is held for the piece that asks.
+FileQueue::Run* FileQueue::run_that_has(const Request& r) {
+  auto at = of_pages_.upper_bound({r.file, r.offset});
+  if (at == of_pages_.begin()) return nullptr;
+  Run* const run = (--at)->second;
+  if (run->request.file != r.file || run->request.offset + run->request.bytes < r.offset + r.bytes) return nullptr;
+  const auto held = std::ranges::lower_bound(runs_, run->space.begin, {}, [](const Run& x) { return x.space.begin; });
+  idle_ = std::min(idle_, static_cast<std::size_t>(held - runs_.begin()));
+  return run;
+}
+
+void FileQueue::drop_first() {
+  Run& first = runs_.front();
+  const auto known = of_pages_.find({first.request.file, first.request.offset});
+  if (known != of_pages_.end() && known->second == &first) of_pages_.erase(known);
+  read_ring_.give_back(first.space.end);
+  runs_.pop_front();
+  --idle_;
+}
+
+/// Bytes of memory for reads, where runs that serve nobody now are dropped.
+index_t FileQueue::available() const {
+  return read_ring_.free() + (idle_ == 0 ? 0 : runs_[idle_ - 1].space.end - runs_.front().space.begin);
+}
+
+FileQueue::Run& FileQueue::run_for(Lock& lock, const PlaceInFile& place, index_t bytes, bool alone) {
+  Request wanted;
+  wanted.file = place.file;
+  wanted.offset = place.offset;
+  wanted.bytes = bytes;
+  const bool of_pages = !place.file->writable();  // nobody changes what lies beside the piece
+  if (of_pages) {
+    wanted.offset = file::io::down_to_page(place.offset);
+    wanted.bytes = std::min(file::io::up_to_page(place.offset + bytes), place.file->size()) - wanted.offset;
+    if (Run* const run = run_that_has(wanted)) return *run;
+  }
+  const index_t end = wanted.offset + wanted.bytes;
   for (Run* run : open_) {
     Request& r = run->request;
     const index_t room = run->space.end - run->space.begin - r.offset % kPage;
-    if (r.file != place.file || place.offset < r.offset || place.offset > r.offset + r.bytes + kPage) continue;
+    if (r.file != wanted.file || wanted.offset < r.offset || wanted.offset > r.offset + r.bytes + kPage) continue;
     if (end - r.offset > std::min(room, buffers_.request)) continue;
     r.bytes = std::max(r.bytes, end - r.offset);
     return *run;
@@ -162,22 +201,26 @@ FileQueue::Run& FileQueue::run_for(Lock& lock, const PlaceInFile& place, index_t
   if (open_.size() == kMostOpen) send(lock, *open_.front());
   // The request that this piece would have gone on with is full.
   const auto before = std::ranges::find_if(open_, [&](const Run* run) {
-    return run->request.file == place.file && place.offset >= run->request.offset &&
-           place.offset <= run->request.offset + run->request.bytes + kPage;
+    return run->request.file == wanted.file && wanted.offset >= run->request.offset &&
+           wanted.offset <= run->request.offset + run->request.bytes + kPage;
   });
   if (before != open_.end()) send(lock, **before);
+  // Other pieces of the block lie elsewhere: what follows this one comes with the next block, if it does.
+  const bool grows = alone || !of_pages;
   file::io::Ring::Space space;
   wait_for_machine(lock, [&] {
-    space = read_ring_.take(place.offset % kPage + std::max(bytes, buffers_.request));
+    const index_t size = wanted.offset % kPage + (grows ? std::max(wanted.bytes, buffers_.request) : wanted.bytes);
+    while ((space = read_ring_.take(size)).memory == nullptr && idle_ > 0) drop_first();
     return space.memory != nullptr;
   });
   Run& run = runs_.emplace_back();
   run.space = space;
-  run.request.file = place.file;
-  run.request.offset = place.offset;
-  run.request.bytes = bytes;
-  run.request.buffer = space.memory + place.offset % kPage;
+  run.request.file = wanted.file;
+  run.request.offset = wanted.offset;
+  run.request.bytes = wanted.bytes;
+  run.request.buffer = space.memory + wanted.offset % kPage;
   run.request.parts_left = 1;  // it is not done before it is sent
+  if (of_pages) of_pages_.insert_or_assign({wanted.file, wanted.offset}, &run);
   open_.push_back(&run);
   return run;
 }
@@ -217,7 +260,7 @@ FileQueue::Taken FileQueue::take(const Piece& p, bool counted) {
     if (listed.first != p.first || listed.bytes != p.bytes)
       throw std::logic_error("a machine reads another block than was listed");
     run = listed.run;
-    if (listed_.size() == kMostListed / 2) for_list_.notify_all();
+    if (listed_.size() == kMostReads / 2) for_list_.notify_all();
     if (!run->sent) send(lock, *run);
   }
   lock.unlock();
@@ -234,7 +277,7 @@ FileQueue::Run& FileQueue::read_now(Lock& lock, const PlaceInFile& place, const 
   while (std::ranges::any_of(writes_,
                              [&](const auto& w) { return overlap(w->request, place.file, place.offset, p.bytes); }))
     finish_oldest_write(lock);
-  Run& run = run_for(lock, place, p.bytes);  // there is room: all else has been taken and given back
+  Run& run = run_for(lock, place, p.bytes, false);  // there is room: all else has been taken and given back
   ++run.pieces_left;
   send(lock, run);
   return run;
@@ -243,14 +286,11 @@ FileQueue::Run& FileQueue::read_now(Lock& lock, const PlaceInFile& place, const 
 void FileQueue::give_back(Run& run) {
   const Lock lock(mutex_);
   --run.pieces_left;
-  while (!runs_.empty() && runs_.front().sent && runs_.front().pieces_left == 0) {
-    read_ring_.give_back(runs_.front().space.end);
-    runs_.pop_front();
-  }
+  while (idle_ < runs_.size() && runs_[idle_].sent && runs_[idle_].pieces_left == 0) ++idle_;
   // What lists is not woken for every piece: it then runs for a while.
-  if (listed_.empty() || read_ring_.free() >= free_at_notice_ + read_ring_.size() / 4 ||
-      read_ring_.free() < free_at_notice_) {
-    free_at_notice_ = read_ring_.free();
+  const index_t free = available();
+  if (listed_.empty() || free >= free_at_notice_ + read_ring_.size() / 4 || free < free_at_notice_) {
+    free_at_notice_ = free;
     for_list_.notify_all();
   }
 }
@@ -362,7 +402,7 @@ void FileQueue::send_write() {
   listed_writes_.pop_front();
   const std::shared_ptr<Write> write = std::exchange(write_, nullptr);
   if (!goes_on(r.file, r.offset + r.bytes)) send(lock, write);
-  if (std::exchange(list_waits_, false) || listed_writes_.size() + 1 == kMostListed) for_list_.notify_all();
+  if (std::exchange(list_waits_, false) || listed_writes_.size() + 1 == kMostWrites) for_list_.notify_all();
 }
 
 void FileQueue::finish_oldest_write(Lock& lock) {

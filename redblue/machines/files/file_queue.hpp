@@ -4,6 +4,7 @@
 #include <deque>
 #include <exception>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <utility>
@@ -27,7 +28,9 @@ struct FileTraffic {
 /// write, in that order, by walking through the same schedule (listing.hpp): the queue reads those ahead, as many as
 /// its buffers hold, neighbouring ones in one request. The machine, on another thread, takes the blocks in the same
 /// order. What it writes waits where the list says that the block behind it in the file will come soon, so that one
-/// request writes both. A block that overlaps one which is still to be written is read after that. Where nothing is
+/// request writes both. Pages of a file that is only read stay in the buffers until these are needed for others, and
+/// serve all blocks that come meanwhile: columns, whose words lie in the same pages as those of the next ones, are read
+/// once. A block that overlaps one which is still to be written is read after that. Where nothing is
 /// listed (the schedule asks for data) a block is read when the machine wants it, and written at once.
 ///
 /// Words at addresses that are not of the map are in memory, and the queue leaves them alone.
@@ -124,11 +127,15 @@ class FileQueue {
   Cut cut() const { return cut_for(buffers_); }
   std::optional<file::io::FileMap::Place> place_of(const Piece& p) const;
   // What lists.
-  void list_piece(Lock& lock, const Piece& p);
+  /// `alone`: is it all of its block? Then what follows it in the file may follow it in the list, too.
+  void list_piece(Lock& lock, const Piece& p, bool alone);
   void list_write_of(Lock& lock, const Piece& p);
   void wait_for_writes(Lock& lock, const file::io::FileMap::Place& place, index_t bytes);
   void wait_for_machine(Lock& lock, const auto& is_ready);
-  Run& run_for(Lock& lock, const file::io::FileMap::Place& place, index_t bytes);
+  Run& run_for(Lock& lock, const file::io::FileMap::Place& place, index_t bytes, bool alone);
+  Run* run_that_has(const Request& r);
+  void drop_first();
+  index_t available() const;
   void send(Lock& lock, Run& run);
   void send_all(Lock& lock);
   // What computes.
@@ -161,7 +168,10 @@ class FileQueue {
   std::mutex mutex_;
   std::condition_variable for_machine_, for_list_;
   file::io::Ring read_ring_, write_ring_;
-  std::deque<Run> runs_;                       ///< in the order of their memory
+  std::deque<Run> runs_;  ///< in the order of their memory
+  std::size_t idle_ = 0;  ///< the first of them, whose pieces have all been taken
+  /// Those with whole pages of files that are only read, by where these begin.
+  std::map<std::pair<const file::io::OpenFile*, index_t>, Run*> of_pages_;
   std::vector<Run*> open_;                     ///< of them, those that are not sent
   std::deque<Listed> listed_;                  ///< pieces that the machine has not taken
   std::deque<ListedWrite> listed_writes_;      ///< the machine is making the first, or will
