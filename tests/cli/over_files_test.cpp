@@ -67,7 +67,7 @@ TEST(OverFiles, GradientsTakeTheirForwardPassAlong) {
   const Args args =
       "run --op backward --with-forward --M 400 --q q.npy --k k.npy --v v.npy "
       "--do do.npy --dq dq.npy --dk dk.npy --dv dv.npy "
-      "--o o.npy --lse lse.npy --quiet --multiple q=1,k=1"_args;
+      "--o o.npy --lse lse.npy --quiet --multiple q=1,k=1 --schedule fused_query_outer"_args;
   ASSERT_EQ(w.run(args + "--threads 1"_args).exit_code, 0);
   std::vector<std::string> here;
   const std::vector<std::string> names{"dq.npy", "dk.npy", "dv.npy", "o.npy", "lse.npy"};
@@ -245,6 +245,21 @@ TEST(OverFiles, WritesScoresInFewRequests) {
     EXPECT_GE(files["look_ahead"]["write"].get<index_t>() * 5, files["limit"].get<index_t>() * 2);  // a tile, or nearly
     EXPECT_EQ(files["checkpoints"], 1) << "nobody goes on from the end of a run: its outputs are not read again";
   }
+}
+
+/// Words of columns lie in pages of their own: a plan counts these, and each is read once for all columns that it has.
+TEST(OverFiles, ReadsFewPagesOfColumns) {
+  const Workplace w;
+  for (const char* const name : {"q", "k", "v"}) {
+    std::ofstream(w / name).flush();
+    std::filesystem::resize_file(w / name, 512 * 8 * 4);
+  }
+  const Finished f =
+      w.run("run --memory 4MiB --M 512 --layout nd --raw q=q:f32:512x8/1x512 --raw k=k:f32:512x8/1x512 "
+            "--raw v=v:f32:512x8/1x512 --o o.npy --json"_args);
+  ASSERT_EQ(f.exit_code, 0) << f.err;
+  const Json files = f.json()["files"];
+  EXPECT_LE(files["reads"]["moved"].get<index_t>() + files["writes"]["moved"].get<index_t>(), 1 << 20);
 }
 
 TEST(OverFiles, RefusesByNameWhatItCannotDo) {

@@ -62,7 +62,7 @@ struct FilesOptions {
 /// type bf16, and patterns that take rows in another order.
 std::unique_ptr<Backend> files_backend(file::io::FileMap map, FilesOptions options = {});
 
-/// About how many bytes the requests of a run move, for this layout of the tensors: those of the plan's words, and what
+/// About how many bytes the requests of a run move, for this layout of the tensors: the pages of the words, and what
 /// lies between the rows of columns and other blocks. It looks at the beginning of a long run.
 double bytes_over_files(const plan::Plan& plan, const Tensors& tensors, const RunOptions& options,
                         const machine::FileBuffers& buffers = {});
