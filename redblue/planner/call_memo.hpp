@@ -27,6 +27,12 @@ struct Work {
     streamed = std::max(streamed, w.streamed);
     return *this;
   }
+  /// The work of calls like these, that many times.
+  friend Work operator*(double times, Work w) {
+    w.compute_s *= times, w.exp_s *= times, w.pass_s *= times;
+    w.macs *= times, w.touched *= times, w.passed *= times;
+    return w;
+  }
 };
 
 /// A tile of fast memory.

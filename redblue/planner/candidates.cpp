@@ -67,8 +67,12 @@ std::vector<plan::Options> candidates(const Problem& problem, const plan::Option
   const bool scattered = are_scattered(problem, rates);
   // Few queries wait for memory, which falls silent between keys and values: more of each come in a piece.
   const bool few = problem.n_q * problem.group() <= rates.lanes / 2;
-  for (const index_t q : {panel, 4 * panel})
+  for (const index_t q : {panel, 4 * panel}) {
+    // One multiple that spans all is as any other.
+    if (q > panel && problem.n_q * problem.group() <= panel) continue;
+    bool spans = false;
     for (const index_t k : {16, 64, 128, 256, 512, 1024}) {
+      if (spans) break;
       if (k > 512 && (!few || scattered)) continue;
       if (scattered ? k < 128 : scores * k * bytes > rates.levels.front().bytes) continue;
       const Words passing = Words(k) * (problem.d + problem.d_v);
@@ -82,7 +86,9 @@ std::vector<plan::Options> candidates(const Problem& problem, const plan::Option
         o.multiple.feature = std::lcm(options.multiple.feature, f);
         list.push_back(o);
       }
+      spans = k >= problem.n_k;
     }
+  }
   return list;
 }
 

@@ -37,9 +37,10 @@ class Lattice {
     const auto place = [](const std::vector<index_t>& list, index_t x) {
       return static_cast<std::size_t>(std::ranges::lower_bound(list, x) - list.begin());
     };
-    for (auto& [s, o] : all) {
+    options_.reserve(all.size());
+    for (auto& [s, o] : all) {  // in the order of their spots
       const Spot spot{s, place(queries, query(o)), place(keys, key(o))};
-      options_.emplace(spot, std::move(o));
+      if (options_.empty() || options_.back().first != spot) options_.emplace_back(spot, std::move(o));
     }
   }
 
@@ -53,12 +54,12 @@ class Lattice {
     return best;
   }
   const plan::Options* at(const Spot& spot) const {
-    const auto found = options_.find(spot);
+    const auto found = std::ranges::find(options_, spot, [](const auto& one) { return one.first; });
     return found == options_.end() ? nullptr : &found->second;
   }
 
  private:
-  std::map<Spot, plan::Options> options_;
+  std::vector<std::pair<Spot, plan::Options>> options_;
 };
 
 /// Drops all but the fastest `most` rows, and those that take more than `factor` times the time of the fastest.
@@ -154,9 +155,11 @@ class Downhill {
   std::size_t operations() const { return modeller_.operations(); }
   /// All rows that were timed.
   const std::vector<plan::Row>& met() const { return met_; }
-  /// The time of a row after a longer walk.
+  /// The time of a row that was met after a longer walk, where the first one ended in a part of the problem.
   model::Time longer(const plan::Row& row) {
-    constexpr std::size_t kLonger = 4;
+    const auto same = [&](const plan::Row& r) { return is_same(r, row); };
+    if (!in_part_[static_cast<std::size_t>(std::ranges::find_if(met_, same) - met_.begin())]) return *row.time;
+    constexpr std::size_t kLonger = 2;
     const std::size_t operations = kLonger * operations_that_tell(problem_, threads_);
     // A quick walk begins with a part, of which several threads share other rounds.
     return threads_ > 1 ? modeller_.time_of(row, operations) : modeller_.quick_time_of(row, operations, HUGE_VAL);
@@ -186,6 +189,7 @@ class Downhill {
       row.time = modeller_.quick_time_of(row, operations_that_tell(problem_, threads_), kHopeless * least_s_);
       least_s_ = std::min(least_s_, row.time->total_s);
       met_.push_back(row);
+      in_part_.push_back(modeller_.walked_part());
     }
   }
 
@@ -196,6 +200,7 @@ class Downhill {
   Lattice lattice_;
   std::map<std::pair<Spot, std::string_view>, std::optional<plan::Row>> at_spots_;
   std::vector<plan::Row> met_;
+  std::vector<bool> in_part_;  ///< of each of these: was only a part of the problem walked?
   double least_s_ = HUGE_VAL;  ///< of these
 };
 
@@ -203,7 +208,9 @@ class Downhill {
 
 std::size_t operations_that_tell(const Problem& problem, int threads) {
   if (threads > 1) return 1'000;
-  return problem.masked() || !problem.patterns.empty() ? 600 : 200;
+  if (!problem.patterns.empty()) return 600;
+  if (!problem.masked()) return 100;
+  return problem.op == Operation::forward ? 600 : 400;  // of a forward pass these are some rounds of a larger part
 }
 
 std::vector<LikelySchedule> contenders_for(const Problem& problem, const plan::Options& options,

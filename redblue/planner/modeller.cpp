@@ -25,7 +25,8 @@ namespace redblue {
 
 bool is_same(const plan::Row& a, const plan::Row& b) { return a.schedule == b.schedule && a.tiling == b.tiling; }
 bool is_faster(const plan::Row& a, const plan::Row& b) {
-  return std::make_tuple(a.time->total_s, a.io.total()) < std::make_tuple(b.time->total_s, b.io.total());
+  if (a.time->total_s != b.time->total_s) return a.time->total_s < b.time->total_s;
+  return a.io.total() < b.io.total();
 }
 
 namespace {
@@ -71,6 +72,7 @@ class Modeller::Walks {
 
   const model::Rates& rates() const { return rates_; }
   std::size_t operations() const { return walked_; }
+  bool walked_part() const { return part_; }
 
   /// The row on its own, for all instances. `hopeless_s`: of a walk in haste, the time from which on it ends early.
   model::Time time_of(const plan::Row& row, std::size_t most, std::optional<double> hopeless_s = {}) {
@@ -250,34 +252,46 @@ class Modeller::Walks {
       part.rows = {for_keys(row, static_cast<double>(part.problem.n_k) / static_cast<double>(problem_.n_k))};
       return shrunk;
     };
-    const double blocks = blocks_of(row, head), operations = hopeless_s ? operations_[row.schedule] * blocks : 0;
-    if (operations > static_cast<double>(most)) walk_less(share_of(static_cast<double>(most) / operations));
+    part_ = true;
+    const bool some_rounds =
+        hopeless_s && time_.threads == 1 && problem_.patterns.empty() && problem_.op == Operation::forward;
+    const double blocks = blocks_of(row, head);
+    // The share of blocks that are walked. Fewer rounds make none of them shorter.
+    const auto rounds = [&](const Sizes& x) {
+      constexpr double kRounds = model::Timed::kRounds;
+      return some_rounds ? std::min(1.0, kRounds / blocks_of(row, x, &Sizes::n_q)) : 1;
+    };
+    const auto shrunk = [&](double share) { return share_of(rounds(head) < 1 ? share * share : share); };
+    double& each = operations_.try_emplace(row.schedule, 1).first->second;
+    if (const double operations = hopeless_s ? each * blocks * rounds(head) : 0; operations > static_cast<double>(most))
+      walk_less(shrunk(static_cast<double>(most) / operations));
     while (true) {
       model::Timed timed(rates_, most, !part.problem.patterns.empty(),
-                         hopeless_s ? *hopeless_s * time_.threads / macs : HUGE_VAL);
+                         hopeless_s ? *hopeless_s * time_.threads / macs : HUGE_VAL, some_rounds);
       try {
         machine::Any any(timed);
         run_on(any, part);
         walked_ += timed.operations();
-        operations_[row.schedule] = static_cast<double>(timed.operations()) / (left * blocks);
+        part_ = left < 1;
+        each = static_cast<double>(timed.operations()) / (left * blocks * rounds(part.problem.sizes()));
         return walk(std::move(timed));
       } catch (const model::Timed::TooMany&) {
         walked_ += timed.operations();
         if (timed.is_hopeless()) return walk(std::move(timed));
-        const double reached = std::min(1.0, timed.macs() / (left * head_macs));
+        const double reached = std::min(1.0, timed.reached() / (left * head_macs));
         // Before the first product it is not known how far a smaller part would come.
-        if (walk_less(reached > 0 ? share_of(reached) : kUnknownShare) == 1) most *= 2;  // there is no smaller problem
+        if (walk_less(reached > 0 ? shrunk(reached) : kUnknownShare) == 1) most *= 2;  // there is no smaller problem
       }
     }
   }
   /// The share of a part that is walked where a walk of all would come so far: half of it at most.
   static double share_of(double reached) { return std::clamp(reached, 1e-9, 0.5); }
   /// Into how many blocks the tiles of a row cut a head: it takes some operations for each.
-  static double blocks_of(const plan::Row& row, const Sizes& head) {
+  static double blocks_of(const plan::Row& row, const Sizes& head, index_t Sizes::* of = nullptr) {
     double blocks = 1;
     for (const schedule::TileSize& k : row.tiling) {
       const schedule::TileSizeRange& range = row.algorithm->tile_size(k.name);
-      if (range.along == nullptr || range.least == 0)
+      if (range.along == nullptr || range.least == 0 || (of != nullptr && range.along != of))
         continue;  // it says how many stay, not how many there are at a time
       blocks *= static_cast<double>(ceil_div(head.*range.along, std::max<index_t>(1, k.value)));
     }
@@ -418,8 +432,9 @@ class Modeller::Walks {
   model::Rates rates_;
   double tensor_bytes_ = 0;
   std::size_t walked_ = 0;  ///< operations, of all walks
+  bool part_ = false;       ///< did the last walk end in a part of a head?
   double copies_s_ = 0;     ///< of inputs and outputs, where the run takes queries and keys in an order of their own
-  std::map<std::string_view, double> operations_;  ///< for each block of a head, in the last walk of each schedule
+  std::map<std::string_view, double> operations_;  ///< of a block of a head, in the last walk of each schedule; one yet
   std::array<std::optional<Problem>, 2> heads_{};  ///< one_head for other schedules, and for those of patterns alone
   std::map<std::tuple<const RunLists*, index_t, index_t, bool>, Patterns> parts_;  ///< of patterns, made by part_of
 };
@@ -431,6 +446,7 @@ Modeller::~Modeller() = default;
 const model::Rates& Modeller::rates() const { return walks_->rates(); }
 model::Time Modeller::time_of(const plan::Row& row, std::size_t most) { return walks_->time_of(row, most); }
 std::size_t Modeller::operations() const { return walks_->operations(); }
+bool Modeller::walked_part() const { return walks_->walked_part(); }
 model::Time Modeller::quick_time_of(const plan::Row& row, std::size_t most, double hopeless_s) {
   return walks_->time_of(row, most, hopeless_s);
 }

@@ -29,6 +29,8 @@ class Modeller {
   model::Time quick_time_of(const plan::Row& row, std::size_t most, double hopeless_s);
   /// The operations of all walks so far.
   std::size_t operations() const;
+  /// Did the last walk end early, or in a part of a head?
+  bool walked_part() const;
 
  private:
   class Walks;

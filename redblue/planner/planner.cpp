@@ -51,9 +51,9 @@ void validate(const Options& o, Operation op) {
   if (o.cap && o.cap->most < 1)
     throw InvalidProblem(fmt::format("max_workspace = {}: give 1 byte or more", o.cap->most.str()));
   if (o.tiling && o.schedule.empty()) throw InvalidProblem("a tiling is of one schedule: give its name, too");
-  const bool words = std::all_of(o.width.begin(), o.width.end(), [](index_t w) { return w == 0; });
+  if (std::ranges::all_of(o.width, [](index_t w) { return w == 0; })) return;
   for (const SlowArray a : arrays_of(op))
-    if (o.width[index_of(a)] < 1 && !words)
+    if (o.width[index_of(a)] < 1)
       throw InvalidProblem(
           fmt::format("width of {} = {} bytes: give 1 or more", redblue::name_of(a), o.width[index_of(a)]));
 }

@@ -22,11 +22,18 @@ class Timed : public MachineFace<Timed> {
  public:
   /// Thrown when a schedule has more operations than `most`, or is hopeless.
   struct TooMany {};
+  static constexpr index_t kRounds = 3;  ///< of `each` that are walked, where some stand for all
 
   /// `pattern`: is there one? hopeless_s: the seconds of a multiply-add, with all that goes with it, that the first
-  /// operations may take.
-  Timed(const Rates& rates, std::size_t most, bool pattern = false, double hopeless_s = HUGE_VAL)
-      : rates_(rates), without_bf16_(rates.without_bf16()), most_(most), pattern_(pattern), hopeless_s_(hopeless_s) {}
+  /// operations may take. `some_rounds`: one worker alone takes all rounds of `each`, and some of many stand for all.
+  Timed(const Rates& rates, std::size_t most, bool pattern = false, double hopeless_s = HUGE_VAL,
+        bool some_rounds = false)
+      : rates_(rates),
+        without_bf16_(rates.without_bf16()),
+        most_(most),
+        pattern_(pattern),
+        hopeless_s_(hopeless_s),
+        some_rounds_(some_rounds) {}
 
   index_t open(SlowArray, Shape s, Layout layout) {
     tiles_.push_back({words_of(s, layout), s.rows, layout});
@@ -69,6 +76,7 @@ class Timed : public MachineFace<Timed> {
       span_ += known->seconds();
       held_ = std::max(held_, resident_ + known->streamed);
       work_ += *known;
+      reached_ += weight_ * known->macs;
     }
   }
   template <class K>
@@ -82,6 +90,7 @@ class Timed : public MachineFace<Timed> {
       for (index_t i = 0; i < n; ++i) body(*this, i);
       return;
     }
+    if (some_rounds_ && n > kRounds) return some_of(n, body);
     const double before = span_;
     double longest = 0;
     for (index_t i = 0; i < n; ++i) {
@@ -103,12 +112,30 @@ class Timed : public MachineFace<Timed> {
   double span() const { return span_; }                        ///< least seconds, with any number of workers
   const std::vector<double>& items() const { return items_; }  ///< seconds of the rounds of `each`
   double macs() const { return work_.macs; }                   ///< multiply-adds of products
+  double reached() const { return reached_; }                  ///< the same, of a walk that was not finished
   double touched() const { return work_.touched; }             ///< words of tiles read and written, in all calls
   /// The share of the words across the border of fast memory that is copied into tiles or out of them.
   double copied_share() const { return copied_ / std::max(1.0, copied_ + work_.passed); }
   double held() const { return held_; }  ///< most words resident, with those that stream past in a call
 
  private:
+  /// Rounds change little from one to the next: the one in the middle of each of kRounds parts, all of about one
+  /// length, stands for its part. That is exact where work grows evenly, as under a causal mask.
+  template <class Body>
+  void some_of(index_t n, const Body& body) {
+    for (index_t k = 0; k < kRounds; ++k) {
+      const Range part{k * n / kRounds, (k + 1) * n / kRounds};
+      const auto times = static_cast<double>(part.size());
+      const Work before = std::exchange(work_, {});
+      const double copied = std::exchange(copied_, 0);
+      weight_ *= times;
+      body(*this, (part.begin + part.end) / 2);
+      weight_ /= times;
+      const Work round = std::exchange(work_, before);
+      work_ += times * round;
+      copied_ = copied + times * copied_;
+    }
+  }
   void add_call(const kernel::AnyKernel& k, std::span<const Arg> args) {
     bool fused = false;
     double seen = 1;  // a composite skips what its mask hides
@@ -346,8 +373,10 @@ class Timed : public MachineFace<Timed> {
   std::size_t most_;
   bool pattern_;
   double hopeless_s_;
+  bool some_rounds_;
   std::size_t operations_ = 0;
   Work work_;
+  double reached_ = 0, weight_ = 1;  ///< how many rounds a round stands for
   CallMemo memo_;
   struct Copy {
     double words, seconds;

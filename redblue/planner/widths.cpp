@@ -119,13 +119,15 @@ index_t unfinished_width(const Options& o, Operation op, SlowArray a) {
 schedule::Prices prices_of(const Options& o, Operation op) {
   schedule::Prices price;
   const auto write = static_cast<index_t>(std::llround(o.write_cost * kCostUnit));
-  const bool bytes = minimises_bytes(o);
+  if (!minimises_bytes(o)) {
+    price.read.fill(kCostUnit);
+    price.write.fill(write);
+    return price;
+  }
   for (std::size_t a = 0; a < kSlowArrays; ++a) {
-    const Words width = bytes ? o.width[a] : 1;
-    const Words unfinished = bytes ? unfinished_width(o, op, static_cast<SlowArray>(a)) : 1;
+    const Words width = o.width[a], unfinished = unfinished_width(o, op, static_cast<SlowArray>(a));
     price.read[a] = unfinished * kCostUnit + (unfinished - width) * write;
-    if (bytes && o.words_of_scales[a] > 0)
-      price.read[a] += kScaleBytes * kCostUnit * o.scales_of_head / o.words_of_scales[a];
+    if (o.words_of_scales[a] > 0) price.read[a] += kScaleBytes * kCostUnit * o.scales_of_head / o.words_of_scales[a];
     price.write[a] = width * write;
   }
   return price;
@@ -139,6 +141,7 @@ Words scale_bytes(const Options& o, SlowArray a, Words words_read) {
 Io bytes_of(const Io& words, const Options& o, Operation op) {
   Io bytes;
   for (std::size_t a = 0; a < kSlowArrays; ++a) {
+    if (words.reads[a] == 0 && words.writes[a] == 0) continue;  // few arrays are one schedule's
     const Words width = o.width[a], unfinished = unfinished_width(o, op, static_cast<SlowArray>(a));
     bytes.reads[a] = unfinished * words.reads[a] + scale_bytes(o, static_cast<SlowArray>(a), words.reads[a]);
     bytes.writes[a] = width * words.writes[a] + (unfinished - width) * words.reads[a];

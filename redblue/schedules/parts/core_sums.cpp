@@ -152,7 +152,7 @@ Words prefetch_of_cores(const CoreList& cores, OfCore footprint, OfCore prefetch
 Io io_of_cores(const Sizes& x, const CoreRules& rules, FunctionRef<Io(const Sizes&)> io_of_core) {
   const CoreList cores = cores_of(x, {}, rules.cut);
   Io io;
-  for (const Core& c : cores) io = io + Words(c.count) * io_of_core(c.sizes);
+  for (const Core& c : cores) io = io + (c.count == 1 ? io_of_core(c.sizes) : Words(c.count) * io_of_core(c.sizes));
   if (x.modifiers.slopes)
     for (index_t batch = 0; batch < batches_of(x); ++batch)
       io.read(SlowArray::slopes, slopes_of_all(x, cores_of(x, batch, rules.cut)).words());
@@ -161,7 +161,7 @@ Io io_of_cores(const Sizes& x, const CoreRules& rules, FunctionRef<Io(const Size
     if (m.array == SlowArray::lse) io = io + sinks_io(x, 1);
   });
   if (rules.of_pairs) io.write(*rules.of_pairs, hidden_pairs(x, cores));
-  return io + Words(batches_of(x)) * gradients_of_modifiers_io(x);
+  return x.modifiers.any() ? io + Words(batches_of(x)) * gradients_of_modifiers_io(x) : io;
 }
 
 Words macs_of_cores(const CoreList& cores, OfCore macs_of_core) {

@@ -110,14 +110,18 @@ struct Masked : S {
     Limits left = limits;
     left.M -= kept_slopes(core_with_most(parts, list, [](const Sizes& core) { return kept_slopes(core); }));
     std::optional<Tiling> best;
-    Words least;
+    std::optional<Words> least;  // once there is a second one
+    const auto cost = [&](const Tiling& t) { return limits.price.of(io(x, t)); };
     const auto consider = [&](std::optional<Tiling> found) {
       auto t = fitting(x, limits, std::move(found));
       if (!t) return;
-      if (const Words cost = limits.price.of(io(x, *t)); !best || cost < least) {
-        best = std::move(t);
-        least = cost;
+      if (best) {
+        if (!least) least = cost(*best);
+        const Words other = cost(*t);
+        if (other >= *least) return;
+        least = other;
       }
+      best = std::move(t);
     };
     for_candidates(
         parts, list, S::traits.lists_pairs,
