@@ -1,6 +1,6 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
-#include <unistd.h>
+#include <pthread.h>
 
 #include <array>
 #include <atomic>
@@ -18,7 +18,7 @@ struct OpenMp {
   int (*in_parallel)() = nullptr;
 };
 OpenMp openmp;
-std::atomic<pid_t> openmp_of{0};  ///< the process whose threads they are: a child of fork() has none of them
+std::atomic<bool> on_openmp_here{false};  ///< are its threads there? A child of fork() has none of them
 
 /// Runs tasks on the threads of OpenMP, which poll for work some milliseconds after each operation of PyTorch: threads
 /// of another pool would have to share the CPUs with them.
@@ -70,15 +70,17 @@ void use_openmp() {
     OpenMp found;
     if (!find("GOMP_parallel", found.parallel) || !find("omp_in_parallel", found.in_parallel)) return;
     openmp = found;
+    // The process is not asked for at each call: to ask the kernel takes 0.2 us.
+    pthread_atfork(nullptr, nullptr, [] { on_openmp_here = false; });
   }
-  openmp_of = getpid();
+  on_openmp_here = true;
 }
 
 ThreadPool& pool_of(int threads) {
   // Never destroyed: others may run until the very end.
   static std::array<std::atomic<ThreadPool*>, kMostThreads + 1> pools, on_openmp;
   const int size = threads == 0 ? default_pool().size() : asked_threads("threads = ", threads, kMostThreads);
-  if (size > 1 && size <= kMostThreads && openmp_of == getpid())
+  if (size > 1 && size <= kMostThreads && on_openmp_here)
     return kept(on_openmp[static_cast<std::size_t>(size)], [&] { return std::make_unique<OnOpenMp>(size); });
   if (size == default_pool().size()) return default_pool();
   return kept(pools[static_cast<std::size_t>(size)], [&] { return make_pool(size); });
