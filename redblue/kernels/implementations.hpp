@@ -101,10 +101,12 @@ inline constexpr Implementations<T> kPortable{};
 template <class T>
 const Implementations<T>& implementations(Isa isa);
 /// The table for a level whose kernels are run by one below: tiles lie row by row, for nothing here reads panels.
+/// Padded rows are as wide as those below, which then writes them where they lie.
 template <class T>
 Implementations<T> implementations_below(const Implementations<T>& last) {
   Implementations<T> table;
   table.isa = last.isa;
+  table.lanes = last.lanes;
   table.below = true;
   table.row_conversion = last.row_conversion;
   return table;
@@ -123,7 +125,7 @@ struct Placement {
 inline Placement place(const ImplementationTraits& b, Shape s, Layout layout) {
   const auto round_up = [&](index_t n) { return ceil_div(n, b.lanes) * b.lanes; };
   if (b.below && layout == Layout::panel_scratch) return {0, s.cols, Layout::row_major};
-  if (b.panel == 0) layout = Layout::row_major;
+  if (b.panel == 0 && !(b.below && layout == Layout::padded_rows)) layout = Layout::row_major;
   if (s.rows <= b.few_rows && layout != Layout::key_panels && layout != Layout::padded_rows &&
       layout != Layout::read_only)
     layout = Layout::row_major;

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <array>
 #include <numeric>
 #include <vector>
 
@@ -84,6 +85,33 @@ TEST(StoreHint, WritesNothing) {
   ram.store(O, all(SlowArray::O));
   for (std::size_t i = 0; i < out.size(); ++i)  // the mean of a column: weights are equal
     EXPECT_FLOAT_EQ(out[i], 31.0F * 16 / 2 + static_cast<float>(i % 16));
+}
+
+TEST(StoreHint, ATileOfPaddedRowsLiesWhereItWillBeStoredIfRowsArePaddedAlike) {
+  struct alignas(64) Words {
+    std::array<float, 1024> of;
+  } there;
+  const kernel::Implementations<float> implementations = packing_implementations();
+  const auto first_word = [&](index_t row_stride, index_t cols, index_t col) {
+    there.of.fill(7);
+    SlowMemory slow;
+    slow[index_of(SlowArray::P)] = Storage::matrix(there.of.data(), {8, row_stride});
+    Ram<float> ram(1000, slow, implementations);
+    const Block b{.array = SlowArray::P, .row = 2, .col = col, .shape = {4, cols}};
+    const auto tile = ram.alloc(b, Layout::padded_rows);
+    ram.compute(kernel::Zero{}, tile);
+    const float before = there.of[static_cast<std::size_t>(2 * row_stride + col)];
+    ram.store(tile, b);
+    for (std::size_t i = 0; i < 8; ++i)  // it is there in any case, and nothing beside it has changed
+      for (index_t j = 0; j < row_stride; ++j)
+        EXPECT_EQ(there.of[i * static_cast<std::size_t>(row_stride) + static_cast<std::size_t>(j)],
+                  i >= 2 && i < 6 && j >= col && j < col + cols ? 0 : 7);
+    return before;
+  };
+  EXPECT_EQ(first_word(48, 32, 16), 0);
+  EXPECT_EQ(first_word(64, 32, 16), 7) << "rows begin in the same set of a cache";
+  EXPECT_EQ(first_word(48, 24, 16), 7) << "the last vector would go past the block";
+  EXPECT_EQ(first_word(48, 32, 8), 7) << "no vector starts there";
 }
 
 }  // namespace

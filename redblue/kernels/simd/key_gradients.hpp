@@ -101,6 +101,11 @@ struct KeyStep {
     const index_t first = panel.first;
     T* const p = &P(q, first);
     T* const ds = &dS(q, first);
+    // dS may lie in a level above, in no cache: its lines come while scores are multiplied.
+#pragma GCC unroll 24
+    for (int r = 0; r < R; ++r)
+#pragma GCC unroll 4
+      for (int v = 0; v < N; ++v) __builtin_prefetch(ds + r * dS.row_stride + v * V::kLanes, 1);
     V c[R][N];
     products(c, Q, q, panel.keys, panel.width, first == 0 ? fetches_Q : FetchAhead{});
     const V factor = V::all(static_cast<T>(scores.scale) * kLog2E<T>);

@@ -77,11 +77,12 @@ class alignas(64) Arena {
   void close(index_t depth, Shape s) { tiles_.close(depth, s); }
   const TileStack::Tile& place_of(index_t depth) const { return tiles_[depth]; }
 
-  /// set_elsewhere: a tile that kernels only read is a view of `there`, and the memory for its rows stays unused; a
-  /// tile of output panels may be stored there. set_here: it lies in its own memory again; where it will be stored is
-  /// unknown.
+  /// set_elsewhere: a tile that kernels only read, or one of padded rows, is a view of `there`, and the memory for its
+  /// rows stays unused; a tile of output panels may be stored there. set_here: it lies in its own memory again; where
+  /// it will be stored is unknown.
   void set_elsewhere(index_t depth, const View<T>& there) { elsewhere_[static_cast<std::size_t>(depth)] = there; }
   void set_here(index_t depth) { elsewhere_[static_cast<std::size_t>(depth)].data = nullptr; }
+  bool is_elsewhere(index_t depth) const { return elsewhere_[static_cast<std::size_t>(depth)].data != nullptr; }
 
   /// A whole tile. Valid until the next one is opened: the memory may move then.
   View<T> tile(index_t depth) const {

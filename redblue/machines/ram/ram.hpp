@@ -54,9 +54,15 @@ class Ram : public MachineFace<Ram<T, Slow>> {
     return arena_.open(s, kernel::place(implementations(), s, layout));
   }
   void close(index_t depth, SlowArray, Shape s) { arena_.close(depth, s); }
+  /// A tile of padded rows lies where it will be stored, if rows are padded alike there: to copy dS took a tenth of a
+  /// nested backward pass.
   void store_hint(index_t depth, const Block& b) {
-    if (arena_.place_of(depth).place.layout == Layout::output_panels && slow_.can_view(b))
-      arena_.set_elsewhere(depth, slow_.view(b));
+    const TileStack::Tile& tile = arena_.place_of(depth);
+    const bool panels = tile.place.layout == Layout::output_panels,
+               rows = tile.place.layout == Layout::padded_rows && tile.shape == b.shape;
+    if (!(panels || rows) || !slow_.can_view(b)) return;
+    const View<T> there = slow_.view(b);
+    if (panels || is_padded(there)) arena_.set_elsewhere(depth, there);
   }
   void read(const Arg& tile, const Block& b) {
     const TileStack::Tile& place = arena_.place_of(tile.depth);
@@ -79,7 +85,11 @@ class Ram : public MachineFace<Ram<T, Slow>> {
   }
   void write(const Block& b, const Arg& tile) {
     const View<T> v = arena_.view(tile);
-    if (!v.packed()) return slow_.put(b, v);
+    if (!v.packed()) {
+      const bool is_there = arena_.is_elsewhere(tile.depth) && slow_.can_view(b) && slow_.view(b).data == v.data;
+      if (!is_there) slow_.put(b, v);
+      return;
+    }
     if (const std::optional<DType> words16 = slow_.words16(b); words16 && implementations().unpack_words16 != nullptr) {
       const Rows16 rows = slow_.rows16(b);
       return implementations().unpack_words16(*words16, v.data, b.shape, const_cast<std::uint16_t*>(rows.data),
@@ -161,6 +171,13 @@ class Ram : public MachineFace<Ram<T, Slow>> {
   void run_on(const K& k, const Views<T>& views) {
     if (states_->below != nullptr) return states_->below->run(at_.index, kernel::erase(k), views.span());
     kernel::run(implementations(), k, views.span());
+  }
+  /// Do these words lie as those of a tile of padded rows (kernel::place)? No vector that a kernel writes goes past
+  /// them.
+  bool is_padded(const View<T>& there) const {
+    const index_t lanes = implementations().lanes;
+    return there.col_stride == 1 && there.row_stride % (2 * lanes) == lanes && there.cols() % lanes == 0 &&
+           reinterpret_cast<std::uintptr_t>(there.data) % TileStack::kLineBytes == 0;
   }
   /// A block of bf16 words, where implementations multiply pairs of them: each pair as one word, if all lie where words
   /// may.
