@@ -254,9 +254,9 @@ TEST(OverFiles, ReadsFewPagesOfColumns) {
     std::ofstream(w / name).flush();
     std::filesystem::resize_file(w / name, 512 * 8 * 4);
   }
-  const Finished f =
-      w.run("run --memory 4MiB --M 512 --layout nd --raw q=q:f32:512x8/1x512 --raw k=k:f32:512x8/1x512 "
-            "--raw v=v:f32:512x8/1x512 --o o.npy --json"_args);
+  const Finished f = w.run(
+      "run --memory 4MiB --M 512 --layout nd --raw q=q:f32:512x8/1x512 --raw k=k:f32:512x8/1x512 "
+      "--raw v=v:f32:512x8/1x512 --o o.npy --json"_args);
   ASSERT_EQ(f.exit_code, 0) << f.err;
   const Json files = f.json()["files"];
   EXPECT_LE(files["reads"]["moved"].get<index_t>() + files["writes"]["moved"].get<index_t>(), 1 << 20);
