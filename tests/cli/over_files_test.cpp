@@ -94,9 +94,12 @@ TEST(OverFiles, SecondDerivativesTakeTheirForwardPassAlong) {
   w.npy("dlse.npy", {p.batch, p.heads, p.n_q},
         std::vector<double>(static_cast<std::size_t>(p.batch * p.heads * p.n_q), 0.5));
   const std::map<std::string, std::pair<Args, std::vector<std::string>>> operations{
-      {"tangent", {"--tq tq.npy --tk tk.npy --tv tv.npy --bias bias.npy --tbias tbias.npy"_args, {"to", "tlse"}}},
+      {"tangent",
+       {"--schedule query_outer --tq tq.npy --tk tk.npy --tv tv.npy --bias bias.npy --tbias tbias.npy"_args,
+        {"to", "tlse"}}},
       {"second",
-       {"--do do.npy --gq gq.npy --gk gk.npy --gv gv.npy --bias bias.npy --gbias gbias.npy --dlse dlse.npy"_args,
+       {"--schedule fused_key_outer --do do.npy --gq gq.npy --gk gk.npy --gv gv.npy --bias bias.npy --gbias gbias.npy "
+        "--dlse dlse.npy"_args,
         {"lq", "lk", "lv", "ldo", "lbias", "ldlse"}}}};
   for (const auto& [op, files] : operations) {
     Args args =
@@ -260,6 +263,16 @@ TEST(OverFiles, ReadsFewPagesOfColumns) {
   ASSERT_EQ(f.exit_code, 0) << f.err;
   const Json files = f.json()["files"];
   EXPECT_LE(files["reads"]["moved"].get<index_t>() + files["writes"]["moved"].get<index_t>(), 1 << 20);
+}
+
+TEST(OverFiles, WritesNoColumnsOfOutputsWhereRowsTakeFewerBytes) {
+  const Workplace w;
+  for (const char* const name : {"q.npy", "k.npy", "v.npy"}) w.zeros(name, {1, 1, 128, 128});
+  const Finished f =
+      w.run("run --memory 4MiB --M 1024 --multiple q=1,k=1 --q q.npy --k k.npy --v v.npy --o o.npy --json"_args);
+  ASSERT_EQ(f.exit_code, 0) << f.err;
+  const Json files = f.json()["files"];
+  EXPECT_LE(files["reads"]["moved"].get<index_t>() + files["writes"]["moved"].get<index_t>(), 4 << 20) << f.json();
 }
 
 TEST(OverFiles, RefusesByNameWhatItCannotDo) {

@@ -6,6 +6,10 @@
 
 namespace redblue::machine {
 
+inline Range pages_of(index_t first, index_t bytes) {
+  return {file::io::down_to_page(first), file::io::up_to_page(first + bytes)};
+}
+
 /// The pages that were moved last, as far as they are at hand: those of a few ranges, and of no more than some bytes.
 class LastPages {
  public:
@@ -13,7 +17,7 @@ class LastPages {
 
   /// Bytes of the pages from `first` on that are not at hand. They are from now on.
   index_t add(index_t first, index_t bytes) {
-    const Range pages{file::io::down_to_page(first), file::io::up_to_page(first + bytes)};
+    const Range pages = pages_of(first, bytes);
     const auto near = std::ranges::find_if(ranges_, [&](Range r) {
       return r.begin <= pages.begin && (pages.end <= r.end || (pages.begin <= r.end && r.size() < bytes_));
     });
@@ -67,15 +71,19 @@ class Cover {
     for_pieces(s, b, cut_, [&](const Piece& p) {
       words_ += (reads + writes) * p.words() * p.width();
       const auto first = static_cast<index_t>(p.first);
-      if (reads > 0 || !p.is_whole()) bytes_ += (s.writable ? read_ : kept_).add(first, p.bytes);
-      if (writes > 0) bytes_ += written_.add(first, p.bytes);
+      if (s.writable && !p.is_whole()) {  // each such piece is read, and written, by itself
+        bytes_ += (1 + writes) * pages_of(first, p.bytes).size();
+      } else {
+        if (reads > 0) bytes_ += (shares_pages(p, b) ? kept_ : read_).add(first, p.bytes);
+        if (writes > 0) bytes_ += written_.add(first, p.bytes);
+      }
       if (++pieces_ == kMost) throw Enough{};
     });
   }
 
   Cut cut_;
-  LastPages kept_;            ///< of what is only read: they stay in the buffers
-  LastPages read_, written_;  ///< of what is written, too: those of requests that grow
+  LastPages kept_;            ///< those that serve several blocks: they stay in the buffers
+  LastPages read_, written_;  ///< those of requests that grow
   index_t words_ = 0, bytes_ = 0, pieces_ = 0;
 };
 

@@ -33,8 +33,6 @@ constexpr index_t kWritesAtOnce = 8;
 bool overlap(const auto& a, const file::io::OpenFile* file, index_t offset, index_t bytes) {
   return a.file == file && a.offset < offset + bytes && offset < a.offset + a.bytes;
 }
-/// Is it all of its block?
-bool is_alone(const Piece& p, const Block& b) { return p.words() == b.shape.words(); }
 /// Do they have a page in common?
 bool share_page(const file::io::Request& a, const file::io::Request& b) {
   const auto end = [](const file::io::Request& r) { return file::io::up_to_page(r.offset + r.bytes); };
@@ -76,19 +74,19 @@ std::optional<PlaceInFile> FileQueue::place_of(const Piece& p) const {
 
 void FileQueue::list_read(const Storage& s, const Block& b) {
   Lock lock(mutex_);
-  for_pieces(s, b, cut(), [&](const Piece& p) { list_piece(lock, p, is_alone(p, b)); });
+  for_pieces(s, b, cut(), [&](const Piece& p) { list_piece(lock, p, b); });
 }
 void FileQueue::list_write(const Storage& s, const Block& b) {
   Lock lock(mutex_);
   for_pieces(s, b, cut(), [&](const Piece& p) {
-    if (!p.is_whole()) list_piece(lock, p, is_alone(p, b));
+    if (!p.is_whole()) list_piece(lock, p, b);
     list_write_of(lock, p);
   });
 }
 void FileQueue::list_add(const Storage& s, const Block& b) {
   Lock lock(mutex_);
   for_pieces(s, b, cut(), [&](const Piece& p) {
-    list_piece(lock, p, is_alone(p, b));
+    list_piece(lock, p, b);
     list_write_of(lock, p);
   });
 }
@@ -106,12 +104,12 @@ void FileQueue::wait_for_machine(Lock& lock, const auto& is_ready) {
   if (stopped_) throw Stopped{};
 }
 
-void FileQueue::list_piece(Lock& lock, const Piece& p, bool alone) {
+void FileQueue::list_piece(Lock& lock, const Piece& p, const Block& b) {
   const auto place = place_of(p);
   if (!place) return;
   wait_for_machine(lock, [&] { return listed_.size() < kMostReads; });
   wait_for_writes(lock, *place, p.bytes);
-  Run& run = run_for(lock, *place, p.bytes, alone);
+  Run& run = run_for(lock, *place, p.bytes, is_alone(p, b), shares_pages(p, b));
   ++run.pieces_left;
   listed_.push_back({p.first, p.bytes, &run});
   if (listed_.size() == 1) for_machine_.notify_all();
@@ -178,12 +176,12 @@ index_t FileQueue::available() const {
   return read_ring_.free() + (idle_ == 0 ? 0 : runs_[idle_ - 1].space.end - runs_.front().space.begin);
 }
 
-FileQueue::Run& FileQueue::run_for(Lock& lock, const PlaceInFile& place, index_t bytes, bool alone) {
+FileQueue::Run& FileQueue::run_for(Lock& lock, const PlaceInFile& place, index_t bytes, bool alone, bool shares) {
   Request wanted;
   wanted.file = place.file;
   wanted.offset = place.offset;
   wanted.bytes = bytes;
-  const bool of_pages = !place.file->writable();  // nobody changes what lies beside the piece
+  const bool of_pages = shares && !place.file->writable();  // nobody changes what lies beside the piece
   if (of_pages) {
     wanted.offset = file::io::down_to_page(place.offset);
     wanted.bytes = std::min(file::io::up_to_page(place.offset + bytes), place.file->size()) - wanted.offset;
@@ -277,7 +275,7 @@ FileQueue::Run& FileQueue::read_now(Lock& lock, const PlaceInFile& place, const 
   while (std::ranges::any_of(writes_,
                              [&](const auto& w) { return overlap(w->request, place.file, place.offset, p.bytes); }))
     finish_oldest_write(lock);
-  Run& run = run_for(lock, place, p.bytes, false);  // there is room: all else has been taken and given back
+  Run& run = run_for(lock, place, p.bytes, true, false);  // there is room: all else has been taken and given back
   ++run.pieces_left;
   send(lock, run);
   return run;

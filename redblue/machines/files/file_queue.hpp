@@ -28,10 +28,11 @@ struct FileTraffic {
 /// write, in that order, by walking through the same schedule (listing.hpp): the queue reads those ahead, as many as
 /// its buffers hold, neighbouring ones in one request. The machine, on another thread, takes the blocks in the same
 /// order. What it writes waits where the list says that the block behind it in the file will come soon, so that one
-/// request writes both. Pages of a file that is only read stay in the buffers until these are needed for others, and
-/// serve all blocks that come meanwhile: columns, whose words lie in the same pages as those of the next ones, are read
-/// once. A block that overlaps one which is still to be written is read after that. Where nothing is
-/// listed (the schedule asks for data) a block is read when the machine wants it, and written at once.
+/// request writes both. Pages of a file that is only read, where a block has some of their words, stay in the buffers
+/// until these are needed for others, and serve all blocks that come meanwhile: columns, whose words lie in the same
+/// pages as those of the next ones, are read once. Rows that lie together are read each time. A block that overlaps one
+/// which is still to be written is read after that. Where nothing is listed (the schedule asks for data) a block is
+/// read when the machine wants it, and written at once.
 ///
 /// Words at addresses that are not of the map are in memory, and the queue leaves them alone.
 class FileQueue {
@@ -127,12 +128,13 @@ class FileQueue {
   Cut cut() const { return cut_for(buffers_); }
   std::optional<file::io::FileMap::Place> place_of(const Piece& p) const;
   // What lists.
-  /// `alone`: is it all of its block? Then what follows it in the file may follow it in the list, too.
-  void list_piece(Lock& lock, const Piece& p, bool alone);
+  void list_piece(Lock& lock, const Piece& p, const Block& b);
   void list_write_of(Lock& lock, const Piece& p);
   void wait_for_writes(Lock& lock, const file::io::FileMap::Place& place, index_t bytes);
   void wait_for_machine(Lock& lock, const auto& is_ready);
-  Run& run_for(Lock& lock, const file::io::FileMap::Place& place, index_t bytes, bool alone);
+  /// `alone`: is it all of its block? Then what follows it in the file may follow it in the list, too. `shares`: may
+  /// its pages serve other blocks?
+  Run& run_for(Lock& lock, const file::io::FileMap::Place& place, index_t bytes, bool alone, bool shares);
   Run* run_that_has(const Request& r);
   void drop_first();
   index_t available() const;

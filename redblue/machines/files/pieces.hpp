@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <cstdlib>
 
+#include "redblue/files/io/open_file.hpp"
 #include "redblue/machines/ram/storage.hpp"
 
 /// Blocks cut into what one request moves.
@@ -31,6 +32,14 @@ struct Piece {
     return s;
   }
 };
+
+/// Is it all of its block?
+inline bool is_alone(const Piece& p, const Block& b) { return p.words() == b.shape.words(); }
+/// May its pages serve other blocks, too? Not those of rows that lie together, a whole block or a page at least: each
+/// word that a plan counts moves then, however often.
+inline bool shares_pages(const Piece& p, const Block& b) {
+  return !p.is_whole() || (!is_alone(p, b) && p.bytes < file::io::kPage);
+}
 
 /// How pieces are cut: none takes more than `most` bytes, unless it is one word, and none has a gap of more than
 /// `gap` bytes between neighbouring rows or words.
