@@ -21,11 +21,11 @@ std::vector<SlowArray> may_be_read(const FileOptions& files, const Problem& kind
   return read_by(p);
 }
 
-/// Is this a tensor that modifies scores, the gradient of lse, or a direction of a bias? A .npy file of it may stand
-/// beside --input.
+/// Is this a tensor that modifies scores, the gradient of lse, or a direction of a bias or of sinks? A .npy file of it
+/// may stand beside --input.
 bool modifies(const std::string& name) {
   return std::ranges::any_of(std::array{SlowArray::bias, SlowArray::slopes, SlowArray::sinks, SlowArray::dlse,
-                                        SlowArray::tBias, SlowArray::gBias},
+                                        SlowArray::tBias, SlowArray::gBias, SlowArray::tSinks, SlowArray::gSinks},
                              [&](SlowArray a) { return tensor_name(a) == name; });
 }
 
@@ -63,7 +63,7 @@ std::vector<std::string> all_names() {
       kind.alibi = kind.sinks = true;
       kind.bias_gradient = kind.sinks_gradient = kind.op == Operation::backward;
       kind.lse_gradient = kind.op == Operation::backward || kind.op == Operation::second;
-      kind.bias_direction = has_directions(kind.op);
+      kind.bias_direction = kind.sinks_direction = has_directions(kind.op);
     }
     const Problem p = sample(kind);
     for (const auto& list : {inputs_of(p), outputs_of(p)})
@@ -157,6 +157,7 @@ void FileOptions::add_modifiers_to(Problem& kind, const Archive* archive) const 
   if (is_there(SlowArray::sinks)) kind.sinks = true;
   if (is_there(SlowArray::dlse)) kind.lse_gradient = true;
   if (is_there(SlowArray::tBias) || is_there(SlowArray::gBias)) kind.bias_direction = true;
+  if (is_there(SlowArray::tSinks) || is_there(SlowArray::gSinks)) kind.sinks_direction = true;
 }
 
 std::vector<std::string> FileOptions::needed(const Problem& kind) const {

@@ -17,10 +17,11 @@ namespace redblue::cli {
 
 namespace {
 
-/// A bias, or its direction, with up to four dimensions, the last of them keys; slopes or sinks with one, heads.
+/// A bias, or its direction, with up to four dimensions, the last of them keys; slopes, sinks or their direction with
+/// one, heads.
 Tensor view_of_modifier(SlowArray a, const file::Tensor& t) {
   const std::size_t rank = t.shape().size();
-  const bool heads = !is_like_bias(a);
+  const bool heads = is_of_heads(a);
   const bool fits = heads ? rank == 1 || rank == 4 : rank >= 1 && rank <= 4;
   if (!fits)
     throw InvalidProblem(fmt::format("{} is [{}]: give {}", tensor_name(a), fmt::join(t.shape(), ", "),
@@ -83,7 +84,7 @@ file::Tensor in_place(const file::TensorPlace& p, file::io::FileMap& map) {
 
 }  // namespace
 
-bool is_read_at_once(SlowArray a) { return a == SlowArray::slopes || a == SlowArray::sinks; }
+bool is_read_at_once(SlowArray a) { return is_of_heads(a); }
 
 LoadedInputs::LoadedInputs(const FileOptions& files, const Problem& kind, const Archive* archive,
                            file::io::FileMap* map) {
@@ -208,7 +209,7 @@ Problem LoadedInputs::problem(Problem p) const {
   for (const SlowArray a : inputs_of(p)) {
     const auto wanted = shape_of(p, a), found = tensors_[a].shape;
     if (a == SlowArray::slopes && tensors_[a].data == nullptr) continue;
-    if (found != wanted && is_of_modifiers(a) && !is_like_bias(a))
+    if (found != wanted && is_of_heads(a))
       throw InvalidProblem(fmt::format("{} has {} numbers, and q has {} heads: give one for each, as [heads]",
                                        tensor_name(a), found[0] * found[1] * found[2] * found[3], p.heads));
     if (found != wanted)
@@ -284,7 +285,7 @@ OutputFiles::OutputFiles(const FileOptions& files, const Problem& p, DType dtype
     if (in_memory) out.data.resize(static_cast<std::size_t>((words * size_of(type)).to_index()));
     if (is_of_modifiers(a)) {  // in no layout, as bias and sinks are
       const std::vector<index_t> in_file =
-          a == SlowArray::dSinks ? std::vector<index_t>{p.heads} : std::vector<index_t>(shape.begin(), shape.end());
+          is_of_heads(a) ? std::vector<index_t>{p.heads} : std::vector<index_t>(shape.begin(), shape.end());
       out.view = Tensor(out.data.data(), type, shape);
       out.tensor = file::c_order_tensor(type, in_file, out.data.data());
     } else {

@@ -150,8 +150,9 @@ std::vector<std::string> unused_names(const FileOptions& files, const Archive& a
     names.push_back(readable(e.name));
     const auto meaning = meaning_of(e.name);
     const auto beside = [&](const std::string& name) { return folder_of(name) == folder_of(e.name); };
-    constexpr std::array kOfOthers{"dbias", "lbias", "dsinks", "tbias", "gbias"};  // outputs, and directions of a bias
-    const bool changes_nothing = std::ranges::find(kOfOthers, e.name) != kOfOthers.end();
+    constexpr std::array kOfOthers{"dbias", "lbias", "dsinks", "lsinks", "tbias", "gbias", "tsinks", "gsinks"};
+    const bool changes_nothing =  // of the results: it is an output, or a direction
+        std::ranges::find(kOfOthers, e.name) != kOfOthers.end();
     if (!meaning || changes_nothing || std::ranges::none_of(used, beside) || is_given(*meaning)) continue;
     throw InvalidProblem(fmt::format(
         "{} holds {} [{}], which {} by its name and would not be used: give {}, or leave it out with --ignore {}", path,

@@ -281,8 +281,8 @@ void ProblemOptions::add_without_sizes(const Command& command, bool with_planner
               "shape of a bias that is added to the scores: batch,heads,n_q,n_k, or 1 for a size that all share: "
               "1,8,512,512; or an .npy file of that shape, or of its last dimensions")
       .type_name("SHAPE|FILE");
-  for (const std::string_view name :
-       {"sinks", "lse_gradient", "bias_direction", "lse_required", "forward_given", "accumulate", "d_in"})
+  for (const std::string_view name : {"sinks", "lse_gradient", "bias_direction", "sinks_direction", "lse_required",
+                                      "forward_given", "accumulate", "d_in"})
     flags.add(command, name);
   flags.add_others(command, true);
   command.option("--dtype", dtype, "element type of the arrays: f64 f32 f16 bf16");

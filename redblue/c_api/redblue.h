@@ -144,6 +144,7 @@ typedef struct redblue_problem {
   /* Tangent: the bias moves, along tbias. Second: dbias has the cotangent gbias, and lbias is formed; there is no
    * softcap then. */
   int32_t bias_direction;
+  int32_t sinks_direction; /* likewise: tangent has tsinks; second has gsinks and lsinks */
 } redblue_problem;
 
 /* Without fast memory the plan has the least modelled time on this machine: it is measured once in a process,

@@ -122,11 +122,11 @@ void set_defaults(redblue_backward_tensors& t) {
   set_dtypes(t.q, t.k, t.v, t.o, t.lse, t.d_o, t.dq, t.dk, t.dv, t.bias, t.slopes, t.sinks, t.dbias, t.dsinks, t.dlse);
 }
 void set_defaults(redblue_tangent_tensors& t) {
-  set_dtypes(t.q, t.k, t.v, t.o, t.lse, t.tq, t.tk, t.tv, t.to, t.tlse, t.bias, t.slopes, t.sinks, t.tbias);
+  set_dtypes(t.q, t.k, t.v, t.o, t.lse, t.tq, t.tk, t.tv, t.to, t.tlse, t.bias, t.slopes, t.sinks, t.tbias, t.tsinks);
 }
 void set_defaults(redblue_second_tensors& t) {
   set_dtypes(t.q, t.k, t.v, t.o, t.lse, t.d_o, t.gq, t.gk, t.gv, t.lq, t.lk, t.lv, t.ld_o);
-  set_dtypes(t.bias, t.slopes, t.sinks, t.dlse, t.ldlse, t.gbias, t.lbias);
+  set_dtypes(t.bias, t.slopes, t.sinks, t.dlse, t.ldlse, t.gbias, t.lbias, t.gsinks, t.lsinks);
 }
 void set_defaults(redblue_merge_tensors& t) {
   t.batch = t.heads = 1;

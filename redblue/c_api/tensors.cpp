@@ -102,6 +102,7 @@ Tensors tensors_of(const Problem& p, const redblue_tangent_tensors& t) {
                                                         {SlowArray::tK, &t.tk, nullptr},
                                                         {SlowArray::tV, &t.tv, nullptr},
                                                         {SlowArray::tBias, &t.tbias, nullptr},
+                                                        {SlowArray::tSinks, &t.tsinks, nullptr},
                                                         {SlowArray::tO, nullptr, &t.to},
                                                         {SlowArray::tlse, nullptr, &t.tlse}}));
 }
@@ -114,12 +115,14 @@ Tensors tensors_of(const Problem& p, const redblue_second_tensors& t) {
                                                         {SlowArray::gK, &t.gk, nullptr},
                                                         {SlowArray::gV, &t.gv, nullptr},
                                                         {SlowArray::gBias, &t.gbias, nullptr},
+                                                        {SlowArray::gSinks, &t.gsinks, nullptr},
                                                         {SlowArray::LQ, nullptr, &t.lq},
                                                         {SlowArray::LK, nullptr, &t.lk},
                                                         {SlowArray::LV, nullptr, &t.lv},
                                                         {SlowArray::LdO, nullptr, &t.ld_o},
                                                         {SlowArray::Ldlse, nullptr, &t.ldlse},
-                                                        {SlowArray::LBias, nullptr, &t.lbias}}));
+                                                        {SlowArray::LBias, nullptr, &t.lbias},
+                                                        {SlowArray::LSinks, nullptr, &t.lsinks}}));
 }
 
 Tensors tensors_of(const Problem& p, const redblue_scores_tensors& t) {

@@ -261,6 +261,74 @@ struct AddSinkGradients {
   }
 };
 
+/// r <- exp(sink - lse) tsink: lse grows by that where the sink of its row moves along tsink. A sink of -inf is none.
+struct BeginWithMovingSinks {
+  static constexpr std::string_view name = "begin_with_moving_sinks";
+  static constexpr std::array access{Access::write, Access::read, Access::read, Access::read};
+  static constexpr Axes axes{"i. i. .. .."};
+  static constexpr bool fits(Shape r, Shape lse, Shape sinks, Shape tsinks) {
+    return r == lse && r.cols == 1 && sinks.cols == 1 && tsinks == sinks;
+  }
+  static constexpr index_t macs(Shape, Shape, Shape, Shape) { return 0; }
+  static constexpr std::array<std::string_view, 1> parameter_names{"row"};
+  auto parameters() { return std::tie(row); }
+  index_t row = 0;  ///< of the first word of r
+  template <class T>
+  void run(View<T> r, View<const T> lse, View<const T> sinks, View<const T> tsinks) const {
+    for (index_t i = 0; i < r.words(); ++i) {
+      const index_t h = (row + i) % sinks.words();
+      r[i] = sinks[h] == kMinusInf<T> ? T(0) : exp(sinks[h] - lse[i]) * tsinks[h];
+    }
+  }
+};
+
+/// r <- tsink in slow memory: how lse of rows that see no key moves with their sinks
+struct MovingSinksOver {
+  static constexpr std::string_view name = "moving_sinks_over";
+  static constexpr std::array access{Access::update, Access::read, Access::read};
+  static constexpr Axes axes{"i. .. .."};
+  static constexpr bool fits(Shape r, Shape sinks, Shape tsinks) {
+    return r.cols == 1 && sinks.cols == 1 && tsinks == sinks;
+  }
+  static constexpr index_t macs(Shape, Shape, Shape) { return 0; }
+  static constexpr std::array<std::string_view, 2> parameter_names{"first", "row"};
+  auto parameters() { return std::tie(first, row); }
+  bool first = true;
+  index_t row = 0;
+  template <class T>
+  void run(View<T> r, View<const T> sinks, View<const T> tsinks) const {
+    for (index_t i = 0; i < r.rows(); ++i) {
+      const index_t h = (row + i) % sinks.words();
+      r[i] = sinks[h] == kMinusInf<T> ? T(0) : tsinks[h];
+    }
+  }
+};
+
+/// LSinks <- LSinks - exp(sink - lse) (D (gsink - w) + x), over these rows: the gradient of a score whose key has the
+/// value 0, by the formula of all others (kernels/second.hpp).
+struct AddMovingSinkGradients {
+  static constexpr std::string_view name = "add_moving_sink_gradients";
+  static constexpr std::array access{Access::update, Access::read, Access::read, Access::read,
+                                     Access::read,   Access::read, Access::read};
+  static constexpr Axes axes{".. .. .. i. i. i. i.", 'i'};
+  static constexpr bool fits(Shape LSinks, Shape sinks, Shape gsinks, Shape lse, Shape D, Shape w, Shape x) {
+    return LSinks == sinks && gsinks == sinks && sinks.cols == 1 && lse.cols == 1 && D == lse && w == lse && x == lse;
+  }
+  static constexpr index_t macs(Shape, Shape, Shape, Shape, Shape, Shape, Shape) { return 0; }
+  static constexpr std::array<std::string_view, 1> parameter_names{"row"};
+  auto parameters() { return std::tie(row); }
+  index_t row = 0;
+  template <class T>
+  void run(View<T> LSinks, View<const T> sinks, View<const T> gsinks, View<const T> lse, View<const T> D,
+           View<const T> w, View<const T> x) const {
+    for (index_t r = 0; r < lse.words(); ++r) {
+      const index_t h = (row + r) % sinks.words();
+      if (sinks[h] == kMinusInf<T>) continue;
+      LSinks[h] -= exp(sinks[h] - lse[r]) * (D[r] * (gsinks[h] - w[r]) + x[r]);
+    }
+  }
+};
+
 /// dBias <- dBias + dS / scale, summed over the rows of dS if all share a row, over its columns if all share a column.
 struct AddBiasGradient {
   static constexpr std::string_view name = "add_bias_gradient";

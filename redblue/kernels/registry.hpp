@@ -20,15 +20,16 @@ namespace redblue::kernel {
 /// redblue's own for exact attention.
 using ExactKernels =
     std::tuple<ModifyScores, SoftcapGradient, Drop, Multiply, BeginWithSinks, AddSinks, AddSinkWeights, SinksOver,
-               AddSinkGradients, AddBiasGradient, AddSinkBiasGradient, AddLseBiasGradient, Zero, Scale, Add, Subtract,
-               Gemm, Scores, Hide, StatisticsInit, SoftmaxInit, StatisticsAdd, OnlineSoftmax, TileSoftmax, LogSum,
-               DivideRows, ScaleRows, WeightsAccumulate, BeginWithGiven, NormaliseRows, NormaliseAndDrop, BlockSoftmax,
-               MergeLse, JoinLse, MergeRows, MergeOutput, UnshiftedExp, AddRowSums, Log, DivideAccumulate, Weights,
-               ScoreGradient, RowDots, ValueGradients, GemmOver, ZeroOver, NoKeysOver, AddNormalised, AddRowDots,
-               AddScoreGradient, Copy, PairProducts, PairStatistics, PairWeights, PairSubtract, ScaleByWeights,
-               PairAccumulate, PairScores, PairValueGradients, PairWeightsAccumulate, PairSoftmax, PairRowDots,
-               PairTimesColumn, PairDrop, PairHide, PairModify, PairBias, PairBiasGradient, MergeGivenLse,
-               SubtractScaledRows, RowDotsAndRest, ThroughSoftcap, SecondGradient>;
+               BeginWithMovingSinks, MovingSinksOver, AddMovingSinkGradients, AddSinkGradients, AddBiasGradient,
+               AddSinkBiasGradient, AddLseBiasGradient, Zero, Scale, Add, Subtract, Gemm, Scores, Hide, StatisticsInit,
+               SoftmaxInit, StatisticsAdd, OnlineSoftmax, TileSoftmax, LogSum, DivideRows, ScaleRows, WeightsAccumulate,
+               BeginWithGiven, NormaliseRows, NormaliseAndDrop, BlockSoftmax, MergeLse, JoinLse, MergeRows, MergeOutput,
+               UnshiftedExp, AddRowSums, Log, DivideAccumulate, Weights, ScoreGradient, RowDots, ValueGradients,
+               GemmOver, ZeroOver, NoKeysOver, AddNormalised, AddRowDots, AddScoreGradient, Copy, PairProducts,
+               PairStatistics, PairWeights, PairSubtract, ScaleByWeights, PairAccumulate, PairScores,
+               PairValueGradients, PairWeightsAccumulate, PairSoftmax, PairRowDots, PairTimesColumn, PairDrop, PairHide,
+               PairModify, PairBias, PairBiasGradient, MergeGivenLse, SubtractScaledRows, RowDotsAndRest,
+               ThroughSoftcap, SecondGradient>;
 
 /// A plain kernel of any type, held by value. Copies share it.
 class PlainKernel {

@@ -119,6 +119,10 @@ enum class Form : std::uint8_t {
   ARRAY(tBias, neither, modifier, tBias)                                                         \
   ARRAY(gBias, neither, modifier, gBias)                                                         \
   ARRAY(LBias, neither, modifier, LBias)                                                         \
+  /* directions of sinks, and their gradient in double backward */                               \
+  ARRAY(tSinks, neither, modifier, lse)                                                          \
+  ARRAY(gSinks, neither, modifier, lse)                                                          \
+  ARRAY(LSinks, neither, modifier, lse)                                                          \
   /* few keys, values and weights in place of all */                                             \
   ARRAY(K_few, neither, rows, K_few)                                                             \
   ARRAY(V_few, neither, rows, V_few)                                                             \
@@ -163,6 +167,10 @@ constexpr bool is_bias_gradient(SlowArray a) { return a == SlowArray::dBias || a
 constexpr bool is_like_bias(SlowArray a) {
   return a == SlowArray::bias || a == SlowArray::tBias || a == SlowArray::gBias || is_bias_gradient(a);
 }
+/// Is it a gradient of sinks?
+constexpr bool is_sinks_gradient(SlowArray a) { return a == SlowArray::dSinks || a == SlowArray::LSinks; }
+/// Has it a word for each query head: slopes, sinks, a direction in which sinks move, or a gradient of them?
+constexpr bool is_of_heads(SlowArray a) { return is_of_modifiers(a) && !is_like_bias(a); }
 /// Is it a matrix over pairs of queries and keys that an operation may be asked for?
 constexpr bool is_of_pairs(SlowArray a) { return facts_of(a).form == Form::scores; }
 /// Has it a word for each pair?

@@ -27,8 +27,11 @@ struct Modifiers {
   index_t slope_offset = 0;
   bool sinks = false;           ///< query head h has a sink with the score sinks[h]
   bool sinks_gradient = false;  ///< a backward pass forms dSinks, too
-  double dropout = 0;           ///< the share of weights that become 0; the others grow by 1 / (1 - dropout)
-  std::uint64_t seed = 0;       ///< of dropout
+  /// Tangents and double backward: the sinks move along a direction. Double backward then forms LSinks, the gradient of
+  /// the sinks there, and sinks_gradient is true.
+  bool sinks_move = false;
+  double dropout = 0;      ///< the share of weights that become 0; the others grow by 1 / (1 - dropout)
+  std::uint64_t seed = 0;  ///< of dropout
   /// Dropout of a part counts as the whole does: from the first query head, query and key that the part has of the
   /// whole, and with as many query heads more in each batch as the whole has beside these.
   index_t drop_head = 0, drop_other_heads = 0, drop_row = 0, drop_col = 0;

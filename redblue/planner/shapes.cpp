@@ -63,7 +63,7 @@ Shape Shapes::matrix(SlowArray array) const {
 std::array<index_t, 4> Shapes::operator[](SlowArray array) const {
   const Problem& p = problem_;
   if (is_like_bias(array)) return p.bias.value_or(std::array<index_t, 4>{});
-  if (array == SlowArray::slopes || array == SlowArray::sinks || array == SlowArray::dSinks) return {1, p.heads, 1, 1};
+  if (is_of_heads(array)) return {1, p.heads, 1, 1};
   const Shape s = matrix(array);
   if (side_of(array) == Side::queries) return {p.batch, p.heads, s.rows / p.group(), s.cols};
   return {p.batch, p.kv_heads.value_or(p.heads), s.rows, s.cols};

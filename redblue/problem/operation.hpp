@@ -20,10 +20,10 @@ namespace redblue {
 ///   scores      Q, K -> S, the scores with all that the problem does to them before the softmax; -inf where hidden
 ///   weights     Q, K, lse -> P = exp(S - lse); 0 where hidden
 ///   tangent     Q, K, V, O, lse, tQ, tK, tV -> tO, tlse: how O and lse move when Q, K, V move along tQ, tK, tV, and a
-///               bias along tBias, where that is given
+///               bias along tBias and sinks along tSinks, where these are given
 ///   second      the inputs of backward, gQ, gK, gV -> LQ, LK, LV, LdO, and Ldlse where dlse is given: the gradients of
 ///               L = <gQ, dQ> + <gK, dK> + <gV, dV>; with gBias, too, + <gBias, dBias>, and LBias, the gradient in the
-///               bias
+///               bias; with gSinks + <gSinks, dSinks>, and LSinks
 ///   merge       Og, lse_g -> O, lse, which are given: attention to two sets of keys becomes attention to both
 enum class Operation : std::uint8_t {
   forward,
@@ -74,9 +74,10 @@ constexpr auto operation_facts() {
       {Operation::weights,    "weights",    no,  no,  yes, no,  yes,  kArrays<Q, K, lse, bias, slopes>, kArrays<P>},
       {Operation::merge,      "merge",      yes, no,  no,  no,  no,   kArrays<Og, lse_g>, kArrays<O, lse>},
       {Operation::tangent,    "tangent",    no,  yes, no,  no,  yes,
-       kArrays<Q, K, V, O, lse, tQ, tK, tV, bias, slopes, sinks, tBias>, kArrays<tO, tlse>},
+       kArrays<Q, K, V, O, lse, tQ, tK, tV, bias, slopes, sinks, tBias, tSinks>, kArrays<tO, tlse>},
       {Operation::second,     "second",     no,  yes, no,  no,  yes,
-       kArrays<Q, K, V, O, lse, dO, dlse, gQ, gK, gV, bias, slopes, sinks, gBias>, kArrays<LQ, LK, LV, LdO, Ldlse, LBias>},
+       kArrays<Q, K, V, O, lse, dO, dlse, gQ, gK, gV, bias, slopes, sinks, gBias, gSinks>,
+       kArrays<LQ, LK, LV, LdO, Ldlse, LBias, LSinks>},
   });
   // clang-format on
 }

@@ -126,6 +126,11 @@ constexpr auto problem_options() {
       REDBLUE_OPTION(
           Problem, sinks_gradient,
           {.help = "--op backward: form dsinks", .flag = "--sinks-gradient", .source = option::Source::call}),
+      REDBLUE_OPTION(Problem, sinks_direction,
+                     {.help = "--op tangent: the sinks move, along tsinks; --op second: dsinks has the cotangent "
+                              "gsinks, and lsinks is formed, the gradient in the sinks",
+                      .flag = "--sinks-direction",
+                      .source = option::Source::tensors}),
       REDBLUE_OPTION(Problem, lse_gradient,
                      {.help = "--op backward or second: lse has a gradient, dlse, beside that of o",
                       .flag = "--lse-gradient",

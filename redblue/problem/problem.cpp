@@ -229,6 +229,7 @@ void Problem::require_modifiers() const {
     require(!bias_gradient, "bias_gradient: the problem has no bias");
     require(!bias_direction, "bias_direction: the problem has no bias");
     require(!sinks_gradient, "sinks_gradient: the problem has no sinks");
+    require(!sinks_direction, "sinks_direction: the problem has no sinks");
     return;
   }
   require(!is_projected(op), fmt::format("operation {} knows no bias, softcap, ALiBi, sinks or dropout: they are for "
@@ -245,6 +246,8 @@ void Problem::require_modifiers() const {
       !bias_direction || op == Operation::tangent || softcap == 0,
       "bias_direction: operation second does not know the gradient of a bias under a softcap; leave one of them out");
   require(!sinks_gradient || (backward && sinks), "sinks_gradient is for operation backward with sinks");
+  require(!sinks_direction || (has_directions(op) && sinks),
+          "sinks_direction is for operations tangent and second with sinks");
   require(!m.bias_gradient || scale_or_default() != 0,
           bias_direction
               ? "bias_direction: with scale = 0 the gradient of the bias cannot be formed, for it is made of that of "
@@ -337,7 +340,8 @@ Modifiers Problem::modifiers() const {
   }
   m.slopes = alibi;
   m.slope_offset = causal_offset.value_or(n_k - n_q);
-  m.sinks_gradient = sinks_gradient;
+  m.sinks_move = sinks_direction;
+  m.sinks_gradient = sinks_gradient || (sinks_direction && op == Operation::second);
   if (!is_of_pairs(op)) {  // a sink acts through lse, and dropout on what becomes of the weights
     m.sinks = sinks;
     m.dropout = dropout;
@@ -425,7 +429,8 @@ Problem Problem::forward() const {
   p.op = followed_by(op);
   p.lse_required = true;
   p.forward_given = true;
-  p.bias_gradient = p.bias_direction = p.sinks_gradient = p.lse_gradient = p.accumulate = false;
+  p.bias_gradient = p.bias_direction = p.sinks_gradient = p.sinks_direction = false;
+  p.lse_gradient = p.accumulate = false;
   p.scale = scale_or_default();
   return p;
 }

@@ -85,11 +85,12 @@ struct Problem {
   bool bias_gradient = false;                    ///< backward: form dBias, summed over what shares the bias
   bool bias_direction = false;                   ///< tangent: the bias moves, along tBias; second: gBias and LBias, too
   bool alibi = false;                            ///< score -= slopes[head] |i + causal_offset - j|; tensor slopes
-  bool sinks = false;           ///< one more score in each row, sinks[head], whose value is 0; tensor sinks
-  bool sinks_gradient = false;  ///< backward: form dSinks
-  bool lse_gradient = false;    ///< backward: lse has a gradient, too; tensor dlse
-  double dropout = 0;           ///< the share of weights that become 0, at random
-  index_t seed = 0;             ///< of dropout, from 0 to 2^53: which weights depends on it and on their place only
+  bool sinks = false;            ///< one more score in each row, sinks[head], whose value is 0; tensor sinks
+  bool sinks_gradient = false;   ///< backward: form dSinks
+  bool sinks_direction = false;  ///< tangent: the sinks move, along tSinks; second: gSinks and LSinks, too
+  bool lse_gradient = false;     ///< backward: lse has a gradient, too; tensor dlse
+  double dropout = 0;            ///< the share of weights that become 0, at random
+  index_t seed = 0;              ///< of dropout, from 0 to 2^53: which weights depends on it and on their place only
   /// Where the tensors are a part of a whole, in what dropout counts: the first query head, the query heads of the
   /// whole, the first query, the first key. So parts drop what the whole drops. Default: the tensors are the whole.
   std::optional<std::array<index_t, 4>> dropout_from{};

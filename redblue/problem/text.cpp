@@ -29,6 +29,7 @@ std::string mask_text(const Problem& p) {
   if (p.alibi) text += ", ALiBi";
   if (p.softcap > 0) text += fmt::format(", softcap {}", p.softcap);
   if (p.sinks) text += ", sinks";
+  if (p.sinks_direction) text += " that move";
   if (p.lse_gradient) text += ", gradient of lse";
   if (p.dropout > 0) text += fmt::format(", dropout {} seed {}", p.dropout, p.seed);
   return text;

@@ -159,6 +159,9 @@ void require_no_more(const Problem& p, const Tensors& tensors) {
                                              {SlowArray::gBias, p.bias_direction, "bias_direction"},
                                              {SlowArray::LBias, p.bias_direction, "bias_direction"},
                                              {SlowArray::dSinks, p.sinks_gradient, "sinks_gradient"},
+                                             {SlowArray::tSinks, p.sinks_direction, "sinks_direction"},
+                                             {SlowArray::gSinks, p.sinks_direction, "sinks_direction"},
+                                             {SlowArray::LSinks, p.sinks_direction, "sinks_direction"},
                                              {SlowArray::dlse, p.lse_gradient, "lse_gradient"}})
     if (!asked && tensors[array].data != nullptr && (belongs(facts.reads, array) || belongs(facts.writes, array)))
       throw InvalidProblem(
@@ -208,6 +211,7 @@ Tensors tensors_of(const TangentInputs& in, const TangentOutputs& out) {
   t[SlowArray::tK] = in.tk;
   t[SlowArray::tV] = in.tv;
   t[SlowArray::tBias] = in.tbias;
+  t[SlowArray::tSinks] = in.tsinks;
   t[SlowArray::tO] = out.to;
   t[SlowArray::tlse] = out.tlse;
   return t;
@@ -221,12 +225,14 @@ Tensors tensors_of(const SecondInputs& in, const SecondOutputs& out) {
   t[SlowArray::gK] = in.gk;
   t[SlowArray::gV] = in.gv;
   t[SlowArray::gBias] = in.gbias;
+  t[SlowArray::gSinks] = in.gsinks;
   t[SlowArray::LQ] = out.lq;
   t[SlowArray::LK] = out.lk;
   t[SlowArray::LV] = out.lv;
   t[SlowArray::LdO] = out.ldO;
   t[SlowArray::Ldlse] = out.ldlse;
   t[SlowArray::LBias] = out.lbias;
+  t[SlowArray::LSinks] = out.lsinks;
   return t;
 }
 

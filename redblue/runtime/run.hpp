@@ -139,7 +139,8 @@ struct TangentInputs {
   using Outputs = TangentOutputs;
   Tensor q, k, v, o, lse, tq, tk, tv;
   Tensor bias{}, slopes{}, sinks{};
-  Tensor tbias{};  ///< like bias where Problem::bias_direction: that in which it moves
+  Tensor tbias{};   ///< like bias where Problem::bias_direction: that in which it moves
+  Tensor tsinks{};  ///< like sinks where Problem::sinks_direction
 };
 
 /// to like o, tlse like lse: how these move.
@@ -152,15 +153,17 @@ struct SecondInputs {
   using Outputs = SecondOutputs;
   Tensor q, k, v, dO, o, lse, gq, gk, gv;
   Tensor bias{}, slopes{}, sinks{};
-  Tensor dlse{};   ///< like lse where Problem::lse_gradient
-  Tensor gbias{};  ///< like bias where Problem::bias_direction
+  Tensor dlse{};    ///< like lse where Problem::lse_gradient
+  Tensor gbias{};   ///< like bias where Problem::bias_direction
+  Tensor gsinks{};  ///< like sinks where Problem::sinks_direction
 };
 
 /// The gradients of <gq, dq> + <gk, dk> + <gv, dv>: lq like q, lk like k, lv like v, ldO like dO, and ldlse like dlse
-/// where that is given. Where Problem::bias_direction, <gbias, dbias> is added, and lbias is like bias.
+/// where that is given. Where Problem::bias_direction, <gbias, dbias> is added, and lbias is like bias; where
+/// Problem::sinks_direction, <gsinks, dsinks> is, and lsinks is like sinks.
 struct SecondOutputs {
   Tensor lq, lk, lv, ldO;
-  Tensor ldlse{}, lbias{};
+  Tensor ldlse{}, lbias{}, lsinks{};
 };
 
 /// Operation::gradient_x: a1 [batch, heads, n_q, d], a2 and a3 [batch, heads, n_k, d], x [batch, heads, d, d],

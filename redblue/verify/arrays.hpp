@@ -97,7 +97,8 @@ inline Problem problem_of(const plan::Schedule& s, const Sizes& x) {
   p.bias_gradient = m.forms_bias_gradient() && !m.bias_moves;
   p.alibi = m.slopes;
   p.sinks = m.sinks;
-  p.sinks_gradient = m.sinks_gradient;
+  p.sinks_direction = m.sinks_move;
+  p.sinks_gradient = m.sinks_gradient && !m.sinks_move;
   p.dropout = m.dropout;
   p.seed = static_cast<index_t>(m.seed);
   if (m.dropout > 0) p.dropout_from = {m.drop_head, p.heads + m.drop_other_heads, m.drop_row, m.drop_col};

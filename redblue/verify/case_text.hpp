@@ -29,12 +29,11 @@ inline std::string case_text(const Sizes& x) {
   if (x.mask.group > 1) text += fmt::format(" group {}", x.mask.group);
   if (const Modifiers& m = x.modifiers; m.any())
     text += fmt::format(
-        " bias {} (gradient {}, moves {}, one for all keys {}) slopes {} at {} sinks {} (gradient {}) softcap {} "
-        "dropout {} seed "
-        "{} from head {} (of {} more) row {} key {}",
+        " bias {} (gradient {}, moves {}, one for all keys {}) slopes {} at {} sinks {} (gradient {}, move {}) softcap "
+        "{} dropout {} seed {} from head {} (of {} more) row {} key {}",
         static_cast<int>(m.bias), m.forms_bias_gradient(), m.bias_moves, m.bias_over_keys, m.slopes, m.slope_offset,
-        m.sinks, m.sinks_gradient, m.softcap, m.dropout, m.seed, m.drop_head, m.drop_other_heads, m.drop_row,
-        m.drop_col);
+        m.sinks, m.sinks_gradient, m.sinks_move, m.softcap, m.dropout, m.seed, m.drop_head, m.drop_other_heads,
+        m.drop_row, m.drop_col);
   return text;
 }
 

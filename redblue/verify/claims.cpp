@@ -357,7 +357,9 @@ Outcome try_on(const Schedule& s, const Claim* claim, unsigned seed, index_t sha
     const bool second = s.operation == Operation::second;
     m.bias_moves = has_directions(s.operation) && m.forms_bias_gradient();
     m.bias_gradient = m.bias_moves && second;
-    m.bias_gradient_of_rows = m.sinks_gradient = false;
+    m.sinks_move = has_directions(s.operation) && m.sinks_gradient;
+    m.sinks_gradient = m.sinks_move && second;
+    m.bias_gradient_of_rows = false;
     if (m.bias_gradient) m.softcap = 0;  // as Problem::validate says
     c.sizes.lse_gradient = c.sizes.lse_gradient && s.operation == Operation::second;
   }

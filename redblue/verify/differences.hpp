@@ -34,6 +34,7 @@ inline SlowArray input_of(SlowArray gradient) {
     case SlowArray::LBias:
       return SlowArray::bias;
     case SlowArray::dSinks:
+    case SlowArray::LSinks:
       return SlowArray::sinks;
     case SlowArray::dY:
       return SlowArray::Y;
@@ -101,9 +102,10 @@ Wide loss_of(const Problem& p, const Dense<Wide>& dense) {
   using S = SlowArray;
   if (p.op != Operation::second) return dense.loss();
   const Matrices<Wide> found = dense.gradients();
-  Wide total = 0;  // <gQ, dQ> + <gK, dK> + <gV, dV> + <gBias, dBias>
+  Wide total = 0;  // <gQ, dQ> + <gK, dK> + <gV, dV> + <gBias, dBias> + <gSinks, dSinks>
   std::vector<std::pair<S, S>> pairs{{S::dQ, S::gQ}, {S::dK, S::gK}, {S::dV, S::gV}};
   if (p.bias_direction) pairs.emplace_back(S::dBias, S::gBias);
+  if (p.sinks_direction) pairs.emplace_back(S::dSinks, S::gSinks);
   for (const auto& [gradient, direction] : pairs)
     for (std::size_t i = 0; i < dense.at(direction).words.size(); ++i)
       total += found.at(gradient).words[i] * dense.at(direction).words[i];
@@ -162,6 +164,7 @@ Difference tangent_difference(const Problem& p, const Dense<Wide>& dense, SlowAr
     }
   std::vector<std::pair<S, S>> moving{{S::Q, S::tQ}, {S::K, S::tK}, {S::V, S::tV}};
   if (p.bias_direction) moving.emplace_back(S::bias, S::tBias);
+  if (p.sinks_direction) moving.emplace_back(S::sinks, S::tSinks);
   Dense<Wide> moved = dense;
   const auto along_u = [&](Wide by) {
     for (const auto& [of, direction] : moving) {

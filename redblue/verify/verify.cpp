@@ -57,15 +57,15 @@ class GivenCheck {
   double O_ = 0, lse_ = 0;
 };
 
-/// Gradients of a bias and dSinks: sums over the instances that share them, by the first of these, and over the entries
-/// that are one word, each of which has the sum.
+/// Gradients of a bias and of sinks: sums over the instances that share them, by the first of these, and over the
+/// entries that are one word, each of which has the sum.
 template <class T>
 struct SharedGradients {
   std::map<std::pair<SlowArray, index_t>, Matrix<T>> sums;
   void add(const Problem& p, SlowArray a, index_t instance, const Matrix<T>& gradient) {
     const Modifiers m = p.modifiers();
     index_t batch = instance / m.kv_heads, head = instance % m.kv_heads;
-    if (a == SlowArray::dSinks || m.bias_over_batches) batch = 0;
+    if (is_sinks_gradient(a) || m.bias_over_batches) batch = 0;
     if (is_bias_gradient(a) && m.bias_over_heads) head = 0;
     Matrix<T>& sum = sums.try_emplace({a, batch * m.kv_heads + head}, gradient.shape).first->second;
     if (!is_bias_gradient(a)) {
@@ -242,6 +242,10 @@ Verification verify_in(const Problem& p, const Tensors& tensors, DType compute, 
                               : backward ? naive.gradients()
                                          : naive.forward();
     if (p.sinks_gradient) sink_magnitude += static_cast<double>(truth.sinks_gradient_magnitude());
+    if (p.sinks_direction && p.op == Operation::second) {
+      const Matrices<Wide> magnitudes = oracle::moved_magnitudes(p, wide, h);
+      for (const Wide& x : magnitudes.at(SlowArray::LSinks).words) sink_magnitude += static_cast<double>(x);
+    }
     for (const SlowArray a : outputs) {
       if (is_of_modifiers(a)) {
         wanted_shared.add(p, a, h, wanted.at(a));
@@ -287,8 +291,9 @@ Verification verify_in(const Problem& p, const Tensors& tensors, DType compute, 
   for (const SlowArray a : outputs) {
     const double largest = comparisons[a].largest;
     const double rounding = 4 * std::max(eps_of(compute), eps_of(tensors[a].dtype));
-    // dSinks has few entries, each a long sum that may cancel: the error of one naive sum says little of another.
-    const double sums = a == SlowArray::dSinks && largest > 0 ? 4 * eps_of(compute) * sink_magnitude / largest : 0;
+    // A gradient of sinks has few entries, each a long sum that may cancel: the error of one naive sum says little of
+    // another.
+    const double sums = is_sinks_gradient(a) && largest > 0 ? 4 * eps_of(compute) * sink_magnitude / largest : 0;
     const double of_monomials = monomials.rounding(p, a, largest, eps_of(compute));
     // Scores that are off by something move lse by no more, which shows where a mask or ALiBi leaves lse small.
     const double of_lse = times * eps_of(compute) + (largest > 0 ? 2 * score_error / largest : 0);
@@ -306,7 +311,7 @@ Verification verify_in(const Problem& p, const Tensors& tensors, DType compute, 
   std::map<SlowArray, double> terms, relative_to;
   const auto is_small = [&](std::size_t i) {
     const Deviation& d = v.outputs[i];
-    const bool has_terms = outputs[i] == SlowArray::O || (follows_forward(p.op) && outputs[i] != SlowArray::dSinks);
+    const bool has_terms = outputs[i] == SlowArray::O || (follows_forward(p.op) && !is_sinks_gradient(outputs[i]));
     return has_terms && std::isfinite(d.error) && (!d.ok() || comparisons[outputs[i]].largest == 0);
   };
   for (std::size_t i = 0; i < outputs.size(); ++i) {

@@ -7,13 +7,13 @@
 
 enum { kHeads = 4, kKvHeads = 2, kQueries = 5, kKeys = 7, kD = 4, kDv = 3, kRows = kHeads * kQueries };
 enum { kQ = kRows * kD, kK = kKvHeads * kKeys * kD, kV = kKvHeads * kKeys * kDv, kO = kRows * kDv };
-enum { kBias = kQueries * kKeys };
+enum { kBias = kQueries * kKeys, kSinks = kHeads };
 /* All that the runs read, one after the other, and the directions in which it moves. */
-enum { kAll = kQ + kK + kV + kO + kRows + kBias };
-static double inputs[kAll], along[kAll], gq[kQ], gk[kK], gv[kV], gbias[kBias], o[kO], lse[kRows];
+enum { kAll = kQ + kK + kV + kO + kRows + kBias + kSinks };
+static double inputs[kAll], along[kAll], gq[kQ], gk[kK], gv[kV], gbias[kBias], gsinks[kSinks], o[kO], lse[kRows];
 static double *const q = inputs, *const k = inputs + kQ, *const v = inputs + kQ + kK,
                      *const d_o = inputs + kQ + kK + kV, *const dlse = inputs + kQ + kK + kV + kO,
-                     *const bias = inputs + kQ + kK + kV + kO + kRows;
+                     *const bias = inputs + kQ + kK + kV + kO + kRows, *const sinks = inputs + kAll - kSinks;
 
 static redblue_plan* plan_of(redblue_operation operation, int forward_missing) {
   redblue_problem p;
@@ -26,7 +26,8 @@ static redblue_plan* plan_of(redblue_operation operation, int forward_missing) {
   p.causal = 1, p.has_bias = 1;
   p.bias_shape[0] = p.bias_shape[1] = 1, p.bias_shape[2] = kQueries, p.bias_shape[3] = kKeys;
   p.bias_gradient = operation == REDBLUE_BACKWARD;
-  p.bias_direction = operation == REDBLUE_TANGENT || operation == REDBLUE_SECOND;
+  p.bias_direction = p.sinks_direction = operation == REDBLUE_TANGENT || operation == REDBLUE_SECOND;
+  p.sinks = 1, p.sinks_gradient = operation == REDBLUE_BACKWARD;
   p.lse_gradient = operation == REDBLUE_BACKWARD || operation == REDBLUE_SECOND;
   options.compute = options.dtype = REDBLUE_F64, options.fast_memory_words = 200;
   CHECK(redblue_plan_create(&p, &options, &plan) == REDBLUE_OK);
@@ -37,21 +38,22 @@ static void forward(void) {
   redblue_plan* plan = plan_of(REDBLUE_FORWARD, 0);
   redblue_forward_tensors t;
   redblue_forward_tensors_init(&t);
-  t.q.dtype = t.k.dtype = t.v.dtype = t.o.dtype = t.lse.dtype = t.bias.dtype = REDBLUE_F64;
-  t.q.data = q, t.k.data = k, t.v.data = v, t.o.data = o, t.lse.data = lse, t.bias.data = bias;
+  t.q.dtype = t.k.dtype = t.v.dtype = t.o.dtype = t.lse.dtype = t.bias.dtype = t.sinks.dtype = REDBLUE_F64;
+  t.q.data = q, t.k.data = k, t.v.data = v, t.o.data = o, t.lse.data = lse, t.bias.data = bias, t.sinks.data = sinks;
   CHECK(redblue_forward(plan, &t, NULL) == REDBLUE_OK);
   redblue_plan_destroy(plan);
 }
 
-/* <gq, dq> + <gk, dk> + <gv, dv> + <gbias, dbias> */
+/* <gq, dq> + <gk, dk> + <gv, dv> + <gbias, dbias> + <gsinks, dsinks> */
 static double loss(void) {
-  static double dq[kQ], dk[kK], dv[kV], dbias[kBias];
+  static double dq[kQ], dk[kK], dv[kV], dbias[kBias], dsinks[kSinks];
   redblue_plan* plan = plan_of(REDBLUE_BACKWARD, 0);
   redblue_backward_tensors t;
   redblue_backward_tensors_init(&t);
   forward();
   t.q.dtype = t.k.dtype = t.v.dtype = t.o.dtype = t.lse.dtype = t.d_o.dtype = t.dlse.dtype = REDBLUE_F64;
   t.dq.dtype = t.dk.dtype = t.dv.dtype = t.bias.dtype = t.dbias.dtype = REDBLUE_F64;
+  t.sinks.dtype = t.dsinks.dtype = REDBLUE_F64, t.sinks.data = sinks, t.dsinks.data = dsinks;
   t.q.data = q, t.k.data = k, t.v.data = v, t.o.data = o, t.lse.data = lse, t.d_o.data = d_o, t.dlse.data = dlse;
   t.dq.data = dq, t.dk.data = dk, t.dv.data = dv, t.bias.data = bias, t.dbias.data = dbias;
   CHECK(redblue_backward(plan, &t, NULL) == REDBLUE_OK);
@@ -61,6 +63,7 @@ static double loss(void) {
   for (int i = 0; i < kK; ++i) sum += gk[i] * dk[i];
   for (int i = 0; i < kV; ++i) sum += gv[i] * dv[i];
   for (int i = 0; i < kBias; ++i) sum += gbias[i] * dbias[i];
+  for (int i = 0; i < kSinks; ++i) sum += gsinks[i] * dsinks[i];
   return sum;
 }
 
@@ -73,7 +76,8 @@ static redblue_tangent_tensors tangent_tensors(double* to, double* tlse) {
   redblue_tangent_tensors_init(&t);
   t.q.dtype = t.k.dtype = t.v.dtype = t.o.dtype = t.lse.dtype = t.tq.dtype = t.tk.dtype = t.tv.dtype = REDBLUE_F64;
   t.to.dtype = t.tlse.dtype = t.bias.dtype = t.tbias.dtype = REDBLUE_F64;
-  t.bias.data = bias, t.tbias.data = along + kAll - kBias;
+  t.sinks.dtype = t.tsinks.dtype = REDBLUE_F64, t.sinks.data = sinks, t.tsinks.data = along + kAll - kSinks;
+  t.bias.data = bias, t.tbias.data = along + kAll - kSinks - kBias;
   t.q.data = q, t.k.data = k, t.v.data = v, t.o.data = o, t.lse.data = lse;
   t.tq.data = along, t.tk.data = along + kQ, t.tv.data = along + kQ + kK, t.to.data = to, t.tlse.data = tlse;
   return t;
@@ -111,7 +115,9 @@ static redblue_second_tensors second_tensors(double* found) {
   t.gq.data = gq, t.gk.data = gk, t.gv.data = gv;
   t.lq.data = found, t.lk.data = found + kQ, t.lv.data = found + kQ + kK, t.ld_o.data = found + kQ + kK + kV;
   t.ldlse.data = found + kQ + kK + kV + kO;
-  t.bias.data = bias, t.gbias.data = gbias, t.lbias.data = found + kAll - kBias;
+  t.bias.data = bias, t.gbias.data = gbias, t.lbias.data = found + kAll - kSinks - kBias;
+  t.sinks.dtype = t.gsinks.dtype = t.lsinks.dtype = REDBLUE_F64;
+  t.sinks.data = sinks, t.gsinks.data = gsinks, t.lsinks.data = found + kAll - kSinks;
   return t;
 }
 
@@ -180,6 +186,7 @@ void test_second(void) {
   for (int i = 0; i < kK; ++i) gk[i] = cos(i * 1.9);
   for (int i = 0; i < kV; ++i) gv[i] = sin(i * 0.9 + 2);
   for (int i = 0; i < kBias; ++i) gbias[i] = cos(i * 2.3);
+  for (int i = 0; i < kSinks; ++i) gsinks[i] = sin(i * 1.7 + 1);
   test_tangent();
   test_gradients_of_gradients();
   test_wrong_plans();

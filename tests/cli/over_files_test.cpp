@@ -91,16 +91,23 @@ TEST(OverFiles, SecondDerivativesTakeTheirForwardPassAlong) {
     for (std::size_t i = 0; i < words.size(); ++i) words[i] = std::sin(step * static_cast<double>(i));
     w.npy(name, {1, p.heads, p.n_q, p.n_k}, words);
   }
+  for (const auto& [name, step] : {std::pair{"sinks.npy", 0.9}, {"tsinks.npy", 1.7}, {"gsinks.npy", 2.3}}) {
+    std::vector<double> words(static_cast<std::size_t>(p.heads));
+    for (std::size_t i = 0; i < words.size(); ++i) words[i] = std::cos(step * static_cast<double>(i));
+    w.npy(name, {p.heads}, words);
+  }
   w.npy("dlse.npy", {p.batch, p.heads, p.n_q},
         std::vector<double>(static_cast<std::size_t>(p.batch * p.heads * p.n_q), 0.5));
   const std::map<std::string, std::pair<Args, std::vector<std::string>>> operations{
       {"tangent",
-       {"--schedule query_outer --tq tq.npy --tk tk.npy --tv tv.npy --bias bias.npy --tbias tbias.npy"_args,
+       {"--schedule query_outer --tq tq.npy --tk tk.npy --tv tv.npy --bias bias.npy --tbias tbias.npy --sinks "
+        "sinks.npy "
+        "--tsinks tsinks.npy"_args,
         {"to", "tlse"}}},
       {"second",
        {"--schedule fused_key_outer --do do.npy --gq gq.npy --gk gk.npy --gv gv.npy --bias bias.npy --gbias gbias.npy "
-        "--dlse dlse.npy"_args,
-        {"lq", "lk", "lv", "ldo", "lbias", "ldlse"}}}};
+        "--dlse dlse.npy --sinks sinks.npy --gsinks gsinks.npy"_args,
+        {"lq", "lk", "lv", "ldo", "lbias", "ldlse", "lsinks"}}}};
   for (const auto& [op, files] : operations) {
     Args args =
         "run --with-forward --M 400 --quiet --multiple q=1,k=1 --q q.npy --k k.npy --v v.npy --o o.npy --lse lse.npy"_args +

@@ -31,6 +31,14 @@ Sizes with_moving_bias() {
   return x;
 }
 
+Sizes with_moving_sinks() {
+  Sizes x = with_mask();
+  x.n_q = 8;
+  x.mask.group = 2;
+  x.modifiers.sinks = x.modifiers.sinks_move = true;
+  return x;
+}
+
 /// Slips that change no count, on an instance with numbers: `slips_in(the right run)`.
 template <class S, class SlipsIn>
 void expect_caught_by_numbers(Sizes x, const typename S::Tiling& t, const SlipsIn& slips_in) {
@@ -163,6 +171,37 @@ TEST(SecondMutants, OfTheGradientOfABiasThatMovesAreCaught) {
                     {"forgets LBias", without(right, all(sum))},
                     {"begins LBias with nothing", without(right, all(computes<kernel::ZeroOver>() && touches(LBias)))},
                     {"adds the last tile to LBias twice", twice(right, last(sum))}});
+}
+
+TEST(SecondMutants, OfSinksThatMoveAreCaught) {
+  using S = TangentQueryOuter;
+  const S::Tiling t{3, 2};
+  const Sizes x = with_moving_sinks();
+  const Trace right = recorded<S>(x, t);
+  const Is begins = computes<kernel::BeginWithMovingSinks>();
+  expect_caught<S>(x, t,
+                   {{"forgets their tangents", without(right, all(begins))},
+                    {"takes the sinks for their tangents", mixed_up(right, begins, tSinks, sinks)}});
+  expect_caught_by_numbers<S>(x, t, [&](const Trace& found) {
+    return std::vector<Mutant>{{"begins with the first head in every row",
+                                with(found, begins, &kernel::BeginWithMovingSinks::row, index_t{0})}};
+  });
+}
+
+TEST(SecondMutants, OfTheGradientOfSinksThatMoveAreCaught) {
+  using S = Masked<SecondThreeSweeps>;
+  Sizes x = with_moving_sinks();
+  x.modifiers.sinks_gradient = true;
+  const S::Tiling t{{{3, 2}, 2, 2, {3, 2}}};
+  const Trace right = recorded<S>(x, t);
+  const Is begins = computes<kernel::BeginWithMovingSinks>(), adds = computes<kernel::AddMovingSinkGradients>();
+  expect_caught<S>(x, t,
+                   {{"forgets gSinks", without(right, all(begins))},
+                    {"takes the sinks for gSinks", mixed_up(right, begins, gSinks, sinks)},
+                    {"takes x for D", mixed_up(right, adds, D, Xm)},
+                    {"forgets LSinks", without(right, all(stores(LSinks)))},
+                    {"begins LSinks with nothing", without(right, all(computes<kernel::Zero>(LSinks)))},
+                    {"adds the last row to LSinks twice", twice(right, last(adds))}});
 }
 
 TEST(SecondMutants, OfTangentsThatOnlyNumbersCanTellAreCaught) {

@@ -33,14 +33,14 @@ struct OfForwardOperands : ModifierOperands {
   index_t instance() const { return Q.instance; }
 };
 
-/// tQ, tK, tV, shaped like Q, K, V, and tBias where the bias moves -> tO and tlse, shaped like O and lse: how these
-/// move when Q, K, V and the bias do.
+/// tQ, tK, tV, shaped like Q, K, V, and tBias and tSinks where the bias and the sinks move -> tO and tlse, shaped like
+/// O and lse: how these move when Q, K, V, the bias and the sinks do.
 struct TangentOperands : OfForwardOperands {
   static constexpr Operation operation = Operation::tangent;
   static constexpr std::span<const SlowArray> inputs = facts_of(operation).reads;
   static constexpr std::span<const SlowArray> outputs = facts_of(operation).writes;
 
-  SlowMatrix tQ, tK, tV, tBias, tO, tlse;
+  SlowMatrix tQ, tK, tV, tBias, tSinks, tO, tlse;
 
   [[gnu::noinline]] TangentOperands(const Sizes& s, double scale, index_t instance = 0)
       : OfForwardOperands(s, scale, instance),
@@ -48,21 +48,22 @@ struct TangentOperands : OfForwardOperands {
         tK(of_keys(SlowArray::tK, s.d, s, instance)),
         tV(of_keys(SlowArray::tV, s.d_v, s, instance)),
         tBias(direction_of_bias(s, SlowArray::tBias, instance)),
+        tSinks(of_heads(s, SlowArray::tSinks, s.modifiers.sinks_move, instance)),
         tO(of_queries(SlowArray::tO, s.d_v, s, instance)),
         tlse(of_queries(SlowArray::tlse, s.statistics(), s, instance)) {}
-  auto all() const { return std::array{Q, K, V, tQ, tK, tV, O, lse, bias, slopes, sinks, tBias, tO, tlse}; }
+  auto all() const { return std::array{Q, K, V, tQ, tK, tV, O, lse, bias, slopes, sinks, tBias, tSinks, tO, tlse}; }
 };
 
 /// The inputs of backward, dlse among them where it is given, and gQ, gK, gV, shaped like dQ, dK, dV -> LQ, LK, LV and
 /// LdO, the gradients of L = <gQ, dQ> + <gK, dK> + <gV, dV>, and Ldlse where dlse is given. With gBias L has <gBias,
-/// dBias>, too, and LBias is its gradient in the bias. Workspace: D (n_q), the row
-/// sums of dO o O less dlse; Hm and Xm (n_q), w and x: those of P o H and of dO o LdO.
+/// dBias>, too, and LBias is its gradient in the bias; and so are gSinks and LSinks. Workspace: D (n_q), the row sums
+/// of dO o O less dlse; Hm and Xm (n_q), w and x: those of P o H and of dO o LdO.
 struct SecondOperands : OfForwardOperands {
   static constexpr Operation operation = Operation::second;
   static constexpr std::span<const SlowArray> inputs = facts_of(operation).reads;
   static constexpr std::span<const SlowArray> outputs = facts_of(operation).writes;
 
-  SlowMatrix dO, dlse, gQ, gK, gV, gBias, LQ, LK, LV, LdO, Ldlse, LBias, D, Hm, Xm;
+  SlowMatrix dO, dlse, gQ, gK, gV, gBias, gSinks, LQ, LK, LV, LdO, Ldlse, LBias, LSinks, D, Hm, Xm;
 
   [[gnu::noinline]] SecondOperands(const Sizes& s, double scale, index_t instance = 0)
       : OfForwardOperands(s, scale, instance),
@@ -72,18 +73,20 @@ struct SecondOperands : OfForwardOperands {
         gK(of_keys(SlowArray::gK, s.d, s, instance)),
         gV(of_keys(SlowArray::gV, s.d_v, s, instance)),
         gBias(direction_of_bias(s, SlowArray::gBias, instance)),
+        gSinks(of_heads(s, SlowArray::gSinks, s.modifiers.sinks_move, instance)),
         LQ(of_queries(SlowArray::LQ, s.d, s, instance)),
         LK(of_keys(SlowArray::LK, s.d, s, instance)),
         LV(of_keys(SlowArray::LV, s.d_v, s, instance)),
         LdO(of_queries(SlowArray::LdO, s.d_v, s, instance)),
         Ldlse(of_queries(SlowArray::Ldlse, dlse.shape.cols, s, instance)),
         LBias(gradient_of_bias(s, instance)),
+        LSinks(of_heads(s, SlowArray::LSinks, s.modifiers.sinks_move, instance)),
         D(of_queries(SlowArray::D, s.statistics(), s, instance)),
         Hm(of_queries(SlowArray::Hm, s.statistics(), s, instance)),
         Xm(of_queries(SlowArray::Xm, s.statistics(), s, instance)) {}
   auto all() const {
-    return std::array{Q,     K,     V,  O,  lse, dO,  dlse,  gQ,    gK, gV, bias, slopes,
-                      sinks, gBias, LQ, LK, LV,  LdO, Ldlse, LBias, D,  Hm, Xm};
+    return std::array{Q,     K,      V,  O,  lse, dO,  dlse,  gQ,    gK,     gV, bias, slopes, sinks,
+                      gBias, gSinks, LQ, LK, LV,  LdO, Ldlse, LBias, LSinks, D,  Hm,   Xm};
   }
 };
 

@@ -133,10 +133,13 @@ Words footprint_of_cores(const Sizes& x, const CoreRules& rules, OfCore footprin
   Words most;
   for (const Core& c : cores) most = std::max(most, kept_slopes(c.sizes) + footprint(c.sizes));
   for_hidden_of_all(x, rules, [&](const SlowMatrix& m, Range) {
-    most = std::max(most, x.word(m.array) + (m.array == SlowArray::lse ? passing_sink(x, 0) : Words(0)));
+    const Words passing = moves_with_sinks(x, m.array) ? passing_moving_sinks(x, direction_of_sinks(m.array))
+                          : m.array == SlowArray::lse  ? passing_sink(x, 0)
+                                                       : Words(0);
+    most = std::max(most, x.word(m.array) + passing);
   });
   if (rules.of_pairs && hidden_pairs(x, cores) > 0) most = std::max(most, x.word(*rules.of_pairs));
-  return std::max(most, gradients_of_modifiers_footprint(x));
+  return std::max(most, gradients_of_modifiers_footprint(x, !cores.empty()));
 }
 
 Words prefetch_of_cores(const CoreList& cores, OfCore footprint, OfCore prefetch) {
@@ -152,16 +155,22 @@ Words prefetch_of_cores(const CoreList& cores, OfCore footprint, OfCore prefetch
 Io io_of_cores(const Sizes& x, const CoreRules& rules, FunctionRef<Io(const Sizes&)> io_of_core) {
   const CoreList cores = cores_of(x, {}, rules.cut);
   Io io;
-  for (const Core& c : cores) io = io + (c.count == 1 ? io_of_core(c.sizes) : Words(c.count) * io_of_core(c.sizes));
+  Words rows;
+  for (const Core& c : cores) {
+    io = io + (c.count == 1 ? io_of_core(c.sizes) : Words(c.count) * io_of_core(c.sizes));
+    rows += Words(c.count) * c.sizes.n_q;
+  }
   if (x.modifiers.slopes)
     for (index_t batch = 0; batch < batches_of(x); ++batch)
       io.read(SlowArray::slopes, slopes_of_all(x, cores_of(x, batch, rules.cut)).words());
   for_hidden_of_all(x, rules, [&](const SlowMatrix& m, Range rows) {
     io.write(m.array, Words(rows.size()) * m.shape.cols);
     if (m.array == SlowArray::lse) io = io + sinks_io(x, 1);
+    if (moves_with_sinks(x, m.array)) io = io + moving_sinks_io(x, direction_of_sinks(m.array), 1);
   });
   if (rules.of_pairs) io.write(*rules.of_pairs, hidden_pairs(x, cores));
-  return x.modifiers.any() ? io + Words(batches_of(x)) * gradients_of_modifiers_io(x) : io;
+  if (!x.modifiers.any()) return io;
+  return io + rows_of_moving_sinks_io(x, rows) + Words(batches_of(x)) * gradients_of_modifiers_io(x);
 }
 
 Words macs_of_cores(const CoreList& cores, OfCore macs_of_core) {

@@ -233,6 +233,7 @@ struct Masked : S {
       write_hidden(m, x, loops.cores(instance));
     }
     end_gradients_of_modifiers(m, x, instance);
+    end_gradient_of_moving_sinks(m, x, instance, [&](const auto& f) { for_rows_of_cores(loops, instance, f); });
   }
   /// One instance alone.
   template <Machine M>
@@ -241,6 +242,13 @@ struct Masked : S {
   }
 
  private:
+  /// f(queries that cores hold), of which these are neighbours.
+  template <class F>
+  static void for_rows_of_cores(const Loops& loops, index_t instance, const F& f) {
+    if (loops.plain) return f(Range{0, loops.shape.n_q});
+    for (const Core& c : loops.cores(instance).cores())
+      f(Range{0, c.count * c.sizes.n_q}.shifted(c.sizes.row0 - loops.shape.row0));
+  }
   template <Machine M>
   [[gnu::noinline]] static void run_core(M& m, const Operands& core, const Tiling& t) {
     S::run(m, core, of(t, core.shape));
@@ -265,6 +273,8 @@ struct Masked : S {
     for_hidden(x.shape, rules, list.cores(), x.instance(), [&](const SlowMatrix& matrix, Range rows) {
       if (matrix.array == SlowArray::lse)
         no_keys(m, x, matrix, rows);
+      else if (moves_with_sinks(x.shape, matrix.array))
+        sinks_alone_move(m, x, matrix, rows);
       else
         m.update(kernel::ZeroOver{}, matrix.rows(rows));
     });
@@ -280,6 +290,15 @@ struct Masked : S {
       if (x.sinks.shape.words() > 0)
         return m.update(kernel::SinksOver{true, rows.begin}, lse.rows(rows), m.stream(x.sinks.all()));
     m.update(kernel::NoKeysOver{}, lse.rows(rows));
+  }
+  /// How lse of rows that see no key moves: as their sinks do.
+  template <Machine M>
+  [[gnu::noinline]] static void sinks_alone_move(M& m, const Operands& x, const SlowMatrix& of_lse, Range rows) {
+    const kernel::MovingSinksOver over{true, rows.begin};
+    if constexpr (requires { x.tSinks; })
+      m.update(over, of_lse.rows(rows), m.stream(x.sinks.all()), m.stream(x.tSinks.all()));
+    if constexpr (requires { x.gSinks; })
+      m.update(over, of_lse.rows(rows), m.stream(x.sinks.all()), m.stream(x.gSinks.all()));
   }
   /// Does each core have rows of its own in all workspace, and words of its own in dBias?
   static bool cores_are_independent(const Modifiers& m) {

@@ -19,6 +19,11 @@ constexpr SlowArray gradient_array_of_bias(const Modifiers& m) {
   return m.bias_moves ? SlowArray::LBias : SlowArray::dBias;
 }
 
+/// The gradient of sinks, likewise.
+constexpr SlowArray gradient_array_of_sinks(const Modifiers& m) {
+  return m.sinks_move ? SlowArray::LSinks : SlowArray::dSinks;
+}
+
 /// The arrays of modifiers.
 struct ModifierOperands {
   bool bias_of_keys = false;         ///< one row of the bias serves all queries
@@ -29,9 +34,13 @@ struct ModifierOperands {
       : bias_of_keys(s.modifiers.bias == Modifiers::Bias::of_keys),
         keeps_bias_gradient(bias_of_keys && s.modifiers.bias_gradient && !s.modifiers.bias_over_keys),
         bias(like_bias(s, SlowArray::bias, s.modifiers.bias != Modifiers::Bias::none, instance)),
-        slopes{SlowArray::slopes, {s.modifiers.loads_slopes() ? s.mask.group : 0, 1}, instance},
-        sinks{SlowArray::sinks, {s.modifiers.sinks ? s.mask.group : 0, 1}, instance} {}
+        slopes(of_heads(s, SlowArray::slopes, s.modifiers.loads_slopes(), instance)),
+        sinks(of_heads(s, SlowArray::sinks, s.modifiers.sinks, instance)) {}
 
+  /// A word for each query head of the group.
+  static SlowMatrix of_heads(const Sizes& s, SlowArray a, bool given, index_t instance) {
+    return {a, {given ? s.mask.group : 0, 1}, instance};
+  }
   /// A matrix of the shape of the bias.
   static SlowMatrix like_bias(const Sizes& s, SlowArray a, bool given, index_t instance) {
     if (!given) return {a, {0, 1}, instance};
@@ -215,6 +224,22 @@ inline Words passing_sink(const Sizes& x, Words also) {
   return x.modifiers.sinks ? std::max(also, x.word(SlowArray::sinks)) : also;
 }
 
+/// Sinks that move pass with their direction.
+inline Io moving_sinks_io(const Sizes& x, SlowArray direction, Words times) {
+  if (!x.modifiers.sinks_move) return {};
+  return sinks_io(x, times).read(direction, times * x.mask.group);
+}
+/// Is it an array of how lse moves, by sinks that move? Rows that see no key have their direction there.
+inline bool moves_with_sinks(const Sizes& x, SlowArray a) {
+  return x.modifiers.sinks_move && (a == SlowArray::tlse || a == SlowArray::Ldlse);
+}
+constexpr SlowArray direction_of_sinks(SlowArray of_lse) {
+  return of_lse == SlowArray::tlse ? SlowArray::tSinks : SlowArray::gSinks;
+}
+inline Words passing_moving_sinks(const Sizes& x, SlowArray direction) {
+  return x.modifiers.sinks_move ? x.word(SlowArray::sinks) + x.word(direction) : Words(0);
+}
+
 /// Two statistics of rows, beside other words, while their sinks pass.
 inline Phase sinks_phase(const Sizes& x, Words also, index_t rows) {
   if (!x.modifiers.sinks) return {0, 0};
@@ -341,6 +366,35 @@ template <class M, class Operands>
     if (of_sinks) m.store(dSinks, x.dSinks.all());
   }
 }
+/// LSinks = -SUM_i exp(sink - lse_i) (D_i (g - w_i) + x_i), row by row. for_rows(f) calls f(rows) of which the sweeps
+/// have left D, w and x. Rows that no sweep holds see no key: their terms are 0.
+template <class M, class Operands, class ForRows>
+[[gnu::noinline]] void end_gradient_of_moving_sinks(M& m, const Operands& x, index_t instance,
+                                                    const ForRows& for_rows) {
+  if constexpr (requires { x.LSinks; }) {
+    if (x.LSinks.shape.words() == 0) return;
+    const auto sinks = m.load(x.sinks.all()), gSinks = m.load(x.gSinks.all()), LSinks = m.alloc(x.LSinks.all());
+    if (first_of_sinks(x.shape.modifiers, instance))
+      m.compute(kernel::Zero{}, LSinks);
+    else
+      m.load_into(LSinks, x.LSinks.all());
+    for_rows([&](Range rows) {
+      for (index_t i = rows.begin; i < rows.end; ++i) {
+        const Range row{i, i + 1};
+        m.compute(kernel::AddMovingSinkGradients{i}, LSinks, sinks, gSinks, m.stream(x.lse.rows(row)),
+                  m.stream(x.D.rows(row)), m.stream(x.Hm.rows(row)), m.stream(x.Xm.rows(row)));
+      }
+    });
+    m.store(LSinks, x.LSinks.all());
+  }
+}
+/// What that reads of a number of rows.
+inline Io rows_of_moving_sinks_io(const Sizes& x, Words rows) {
+  const bool forms = x.modifiers.sinks_move && x.modifiers.sinks_gradient;
+  Io io;
+  for (const SlowArray a : {SlowArray::lse, SlowArray::D, SlowArray::Hm, SlowArray::Xm}) io.read(a, forms ? rows : 0);
+  return io;
+}
 /// What instances move of which the first (where batches differ, the first key-value head of all) moves `one`: only the
 /// first of those that share a dBias writes it as 0, and only the first of those that share a dSinks does not read it.
 inline Io of_instances(const Sizes& x, const Io& one, index_t instances) {
@@ -351,7 +405,7 @@ inline Io of_instances(const Sizes& x, const Io& one, index_t instances) {
     const index_t first = (m.bias_over_batches ? 1 : batches) * (m.bias_over_heads ? 1 : heads);
     io.writes[index_of(gradient_array_of_bias(m))] -= Words(instances - first) * words_of_bias_gradient(x);
   }
-  if (m.sinks_gradient) io.read(SlowArray::dSinks, Words(instances - heads) * x.mask.group);
+  if (m.sinks_gradient) io.read(gradient_array_of_sinks(m), Words(instances - heads) * x.mask.group);
   return io;
 }
 /// What gradients of modifiers move in one instance, the first.
@@ -359,8 +413,10 @@ inline Io gradients_of_modifiers_io(const Sizes& x) {
   const Modifiers& m = x.modifiers;
   Io io;
   io.write(gradient_array_of_bias(m), words_of_bias_gradient(x));
-  const bool of_bias = adds_sinks_to_bias(m);
-  if (m.sinks_gradient || of_bias)
+  const bool of_bias = adds_sinks_to_bias(m), of_sinks = m.sinks_gradient && !m.sinks_move;
+  if (m.sinks_gradient && m.sinks_move)
+    io = (io + moving_sinks_io(x, SlowArray::gSinks, 1)).write(SlowArray::LSinks, x.mask.group);
+  if (of_sinks || of_bias)
     io = io +
          Io().read(SlowArray::dO, Words(x.n_q) * x.d_v)
              .read(SlowArray::O, Words(x.n_q) * x.d_v)
@@ -371,19 +427,28 @@ inline Io gradients_of_modifiers_io(const Sizes& x) {
                   .read(SlowArray::lse, x.n_q)
                   .read(SlowArray::dBias, x.n_q)
                   .write(SlowArray::dBias, x.n_q);
-  if (m.sinks_gradient) io.read(SlowArray::lse, x.n_q).write(SlowArray::dSinks, x.mask.group);
+  if (of_sinks) io.read(SlowArray::lse, x.n_q).write(SlowArray::dSinks, x.mask.group);
   if (of_bias) io.read(SlowArray::lse, x.n_q).read(SlowArray::dBias, x.n_q).write(SlowArray::dBias, x.n_q);
   return io;
 }
-inline Words gradients_of_modifiers_footprint(const Sizes& x) {
+/// `swept`: does a sweep hold a query?
+inline Words gradients_of_modifiers_footprint(const Sizes& x, bool swept) {
   const Modifiers& m = x.modifiers;
   Words most;
   if (m.forms_bias_gradient()) most = x.word(gradient_array_of_bias(m));
   if (adds_lse_to_bias(x)) most = x.word(SlowArray::dBias) + x.word(SlowArray::lse) + x.word(SlowArray::dlse);
-  const bool of_bias = adds_sinks_to_bias(m);
-  if (m.sinks_gradient || of_bias)
+  const bool of_bias = adds_sinks_to_bias(m), of_sinks = m.sinks_gradient && !m.sinks_move;
+  if (m.sinks_gradient && m.sinks_move) {
+    Words words;
+    for (const SlowArray a : {SlowArray::sinks, SlowArray::gSinks, SlowArray::LSinks})
+      words += x.tile(a, x.mask.group, 1);
+    for (const SlowArray a : {SlowArray::lse, SlowArray::D, SlowArray::Hm, SlowArray::Xm})
+      if (swept) words += x.word(a);
+    most = std::max(most, words);
+  }
+  if (of_sinks || of_bias)
     most = std::max(most, x.tile(SlowArray::sinks, x.mask.group, 1) +
-                              (m.sinks_gradient ? x.tile(SlowArray::dSinks, x.mask.group, 1) : Words(0)) +
+                              (of_sinks ? x.tile(SlowArray::dSinks, x.mask.group, 1) : Words(0)) +
                               x.tile(SlowArray::D, 1, 1) +
                               std::max({x.word(SlowArray::dO) + x.word(SlowArray::O), passing_lse_gradient(x),
                                         x.word(SlowArray::lse) + (of_bias ? x.word(SlowArray::dBias) : Words(0))}));

@@ -37,7 +37,7 @@ struct SecondFusedKeyOuter : Defaults {
   static std::optional<Tiling> choose_tiling(const Sizes& x, const Limits& limits) {
     const auto outputs = choose_query_pass(
         x, limits, [&](QueryPass t) { return output_sweep_phase(x, t); },
-        prices_with_modifiers(x, limits, limits.price.of(second_keys_io(x, 1)), Sinks::none));
+        prices_with_moving_sinks(x, kSecondMoving, limits));
     const auto keys = choose_second_keys(
         x, limits, [&](KeyPass t) { return keys_phase(x, t); },
         second_queries_io(x, 1) + Io().read(SlowArray::LQ, x.d).write(SlowArray::LQ, x.d));

@@ -4,17 +4,17 @@
 
 /// How outputs move while queries, keys and values do, with queries resident and keys passing: all of the tangent, and
 /// the first sweep of double backward. With H = scale (A K^T + Q B^T) + C, where Q moves along A, K along B, V along U,
-/// and a bias along C:
-///   r = rowsum(P o H), by which lse moves;  T = (P o H) V + P U, so that O moves along T - r o O
+/// a bias along C, and sinks along c, whose weights are p:
+///   r = p c + rowsum(P o H), by which lse moves;  T = (P o H) V + P U, so that O moves along T - r o O
 namespace redblue::schedule {
 
-/// What moves: the directions of Q, K, V and the bias, T, and r.
+/// What moves: the directions of Q, K, V, the bias and the sinks, T, and r.
 struct Motion {
-  SlowMatrix Q, K, V, bias, T, r;
+  SlowMatrix Q, K, V, bias, sinks, T, r;
 };
 /// Their arrays, which say how wide words are.
 struct MovingArrays {
-  SlowArray Q, K, V, bias, T, r;
+  SlowArray Q, K, V, bias, sinks, T, r;
 };
 
 /// Keys and values with their directions.
@@ -31,11 +31,22 @@ inline Io moving_rows_io(const Sizes& x, const MovingArrays& m, index_t Br) {
              .read(m.Q, Words(x.n_q) * x.d)
              .read(SlowArray::lse, x.row_statistics());
 }
+/// Sinks that move, which each block of queries begins with.
+inline Io moving_row_sinks_io(const Sizes& x, const MovingArrays& m, index_t Br) {
+  return moving_sinks_io(x, m.sinks, x.pairs().row_blocks(Br).count());
+}
+/// The prices of blocks of queries that begin with sinks that move.
+inline VisitPrices prices_with_moving_sinks(const Sizes& x, const MovingArrays& m, const Limits& limits) {
+  VisitPrices p = prices_with_modifiers(x, limits, limits.price.of(moving_keys_io(x, m, 1)), Sinks::none);
+  p.block += limits.price.of(moving_sinks_io(x, m.sinks, 1));
+  return p;
+}
 /// The tiles of a block of queries, and K_j while scores are formed, or `ended(rows)` words when all keys have passed,
 /// `passing` of them streamed; and one streamed word. Second buffers: the next keys and streamed words.
 template <class Ended>
 Phase moving_phase(const Sizes& x, const MovingArrays& m, QueryPass t, const Ended& ended, Words passing) {
-  const Words word = passing_moving_bias(x, m.bias, x.word(m.K)), values = std::max(x.word(SlowArray::V), x.word(m.V));
+  const Words word = passing_moving_bias(x, m.bias, x.word(m.K)),
+              values = std::max({x.word(SlowArray::V), x.word(m.V), passing_moving_sinks(x, m.sinks)});
   const Words block = query_blocks_footprint(x, t.Br, [&](index_t rows, index_t kappa) {
     return x.tile(SlowArray::Q, rows, x.d) + x.tile(m.Q, rows, x.d) + x.tile(m.T, rows, x.d_v) +
            x.statistic(SlowArray::lse, rows) + x.statistic(m.r, rows) + pair_tiles(x, 2, rows, std::min(t.bc, x.n_k)) +
@@ -56,7 +67,10 @@ void moving_pass(W& w, const Operands& x, const Motion& m, Range I, index_t bc, 
   const auto P = w.alloc(SlowArray::P, tile, Layout::padded_rows), H = w.alloc(SlowArray::P, tile, Layout::padded_rows),
              C = w.alloc(SlowArray::P, softcapped_tile(s, tile));
   w.compute(kernel::Zero{}, T_i);
-  if (s.statistics() > 0) w.compute(kernel::Zero{}, r_i);
+  if (s.modifiers.sinks_move)
+    w.compute(kernel::BeginWithMovingSinks{I.begin}, r_i, lse_i, w.stream(x.sinks.all()), w.stream(m.sinks.all()));
+  else if (s.statistics() > 0)
+    w.compute(kernel::Zero{}, r_i);
   for_steps(s.pairs().runs_of_keys(I), bc, [&](Range J, index_t) {
     const Place place = s.place(I.begin, J.begin);
     const Arg P_ij = P.cols(J.size()), H_ij = H.cols(J.size()), C_ij = C.cols(C.shape().cols > 0 ? J.size() : 0);

@@ -6,7 +6,8 @@ namespace redblue::schedule {
 
 /// Tangents in one sweep, with queries and their tangents resident while keys and values pass with theirs: with
 /// H = scale (tQ K^T + Q tK^T) + tBias,  tlse = rowsum(P o H),  tO = (P o H) V + P tV - tlse o O.
-/// O and lse of the forward pass are given; O passes once, at the end.
+/// Sinks that move, of weight p, add p tSinks to tlse. O and lse of the forward pass are given; O passes once, at the
+/// end.
 ///   reads n_q (2 d + d_v + 1) + 2 A(Br) (d + d_v)   writes n_q (d_v + 1)
 ///   footprint Br (2 d + d_v + 2 + 2 bc) + bc d + 1
 /// A(Br) = SUM_I kappa_I: keys that the blocks see; without a mask ceil(n_q/Br) n_k. Leading 12 n^2 d^2/M, for d_v = d.
@@ -22,13 +23,12 @@ struct TangentQueryOuter : Defaults {
   static Tiling smallest(const Sizes& x, const Multiples& m) {
     return {smallest_tile(x.n_q, m.query), smallest_tile(x.n_k, m.key)};
   }
-  static constexpr MovingArrays kMoving{SlowArray::tQ,    SlowArray::tK, SlowArray::tV,
-                                        SlowArray::tBias, SlowArray::tO, SlowArray::tlse};
+  static constexpr MovingArrays kMoving{SlowArray::tQ,     SlowArray::tK, SlowArray::tV,  SlowArray::tBias,
+                                        SlowArray::tSinks, SlowArray::tO, SlowArray::tlse};
 
   static std::optional<Tiling> choose_tiling(const Sizes& x, const Limits& limits) {
     return choose_query_pass(
-        x, limits, [&](QueryPass t) { return phase(x, t); },
-        prices_with_modifiers(x, limits, limits.price.of(moving_keys_io(x, kMoving, 1)), Sinks::none));
+        x, limits, [&](QueryPass t) { return phase(x, t); }, prices_with_moving_sinks(x, kMoving, limits));
   }
 
   static Words footprint(const Sizes& x, Tiling t) { return phase(x, t).footprint; }
@@ -38,9 +38,10 @@ struct TangentQueryOuter : Defaults {
     return moving_phase(x, kMoving, t, [](index_t) { return Words(0); }, O);
   }
   static Io io(const Sizes& x, Tiling t) {
-    return moving_rows_io(x, kMoving, t.Br) + Io().read(SlowArray::O, x.row_statistics() * x.d_v)
-                                                  .write(SlowArray::tO, Words(x.n_q) * x.d_v)
-                                                  .write(SlowArray::tlse, x.row_statistics());
+    return moving_rows_io(x, kMoving, t.Br) + moving_row_sinks_io(x, kMoving, t.Br) +
+           Io().read(SlowArray::O, x.row_statistics() * x.d_v)
+               .write(SlowArray::tO, Words(x.n_q) * x.d_v)
+               .write(SlowArray::tlse, x.row_statistics());
   }
   static Words macs(const Sizes& x, Tiling t) {
     return x.pairs().pairs_of_rows(t.Br) * (Words(3) * x.d + Words(2) * x.d_v);
@@ -52,11 +53,13 @@ struct TangentQueryOuter : Defaults {
     const Blocks blocks = x.shape.pairs().row_blocks(t.Br);
     m.each(blocks.count(), [&](auto& w, index_t i) {
       const Range I = blocks(i);
-      moving_pass(w, x, {x.tQ, x.tK, x.tV, x.tBias, x.tO, x.tlse}, I, t.bc, [&](const auto& tO_i, const auto& r_i) {
-        if (x.shape.statistics() > 0) w.compute(kernel::SubtractScaledRows{}, tO_i, r_i, w.stream(x.O.rows(I)));
-        w.store(tO_i, x.tO.rows(I));
-        w.store(r_i, x.tlse.rows(I));
-      });
+      moving_pass(w, x, {x.tQ, x.tK, x.tV, x.tBias, x.tSinks, x.tO, x.tlse}, I, t.bc,
+                  [&](const auto& tO_i, const auto& r_i) {
+                    if (x.shape.statistics() > 0)
+                      w.compute(kernel::SubtractScaledRows{}, tO_i, r_i, w.stream(x.O.rows(I)));
+                    w.store(tO_i, x.tO.rows(I));
+                    w.store(r_i, x.tlse.rows(I));
+                  });
     });
   }
 };

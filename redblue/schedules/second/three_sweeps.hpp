@@ -15,6 +15,8 @@ namespace redblue::schedule {
 ///   2  reads n_q (2 d + d_v + 4) + 2 A(Br2) (d + d_v)         writes n_q d
 ///   3  reads 2 n_k (d + d_v) + B(Bc) (2 d + d_v + 4)          writes n_k (d + d_v)
 /// A(Br) = SUM_I kappa_I and B(Bc) = SUM_J rho_J as in two_pass. Leading 12 + 16 + 18 = 46 n^2 d^2/M for d_v = d.
+/// Where sinks move, of weight p, w has the term p gSinks, and LSinks is formed when the sweeps have ended
+/// (parts/modifiers.hpp).
 struct SecondThreeSweeps : Defaults {
   using Operands = SecondOperands;
   static constexpr std::string_view name = "three_sweeps";
@@ -43,7 +45,9 @@ struct SecondThreeSweeps : Defaults {
   }
   static std::optional<Tiling> choose_tiling(const Sizes& x, const Limits& limits) {
     const VisitPrices price = prices_with_modifiers(x, limits, limits.price.of(second_keys_io(x, 1)), Sinks::none);
-    const auto outputs = choose_query_pass(x, limits, [&](QueryPass t) { return output_sweep_phase(x, t); }, price);
+    const auto outputs = choose_query_pass(
+        x, limits, [&](QueryPass t) { return output_sweep_phase(x, t); },
+        prices_with_moving_sinks(x, kSecondMoving, limits));
     const auto queries = choose_query_pass(x, limits, [&](QueryPass t) { return query_sweep_phase(x, t); }, price);
     const auto keys =
         choose_second_keys(x, limits, [&](KeyPass t) { return keys_phase(x, t); }, second_queries_io(x, 1));

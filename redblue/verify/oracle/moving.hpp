@@ -6,8 +6,8 @@
 
 /// Tangents and gradients of gradients, from plain attention and its gradients in numbers that know how they move: no
 /// formula of either stands here. The gradient of <gQ, dQ> + <gK, dK> + <gV, dV> in Q, K, V is how dQ, dK, dV move
-/// along gQ, gK, gV, for they are gradients of one number; in dO and dlse it is how O and lse move. A bias may move,
-/// too.
+/// along gQ, gK, gV, for they are gradients of one number; in dO and dlse it is how O and lse move. A bias and sinks
+/// may move, too.
 namespace redblue::oracle {
 
 template <class T>
@@ -28,10 +28,12 @@ Matrices<T> moved(const Problem& p, const Matrices<T>& in, index_t block = kBloc
   std::map<SlowArray, SlowArray> direction{
       {S::Q, second ? S::gQ : S::tQ}, {S::K, second ? S::gK : S::tK}, {S::V, second ? S::gV : S::tV}};
   if (p.bias_direction) direction[S::bias] = second ? S::gBias : S::tBias;
+  if (p.sinks_direction) direction[S::sinks] = second ? S::gSinks : S::tSinks;
   Problem still = p;
   still.op = second ? Operation::backward : Operation::forward;
   still.bias_gradient = second && p.bias_direction;
-  still.bias_direction = false;
+  still.sinks_gradient = second && p.sinks_direction;
+  still.bias_direction = still.sinks_direction = false;
   Matrices<Dual<T>> moving;
   for (const SlowArray a : facts_of(still.op).reads) {
     if (a == S::O || a == S::lse || !in.contains(a)) continue;
@@ -43,7 +45,8 @@ Matrices<T> moved(const Problem& p, const Matrices<T>& in, index_t block = kBloc
   const Dense<Dual<T>> dense(still, std::move(moving), block, instance);
   if (!second) return tangents_of<T>(dense.forward(), {{S::O, S::tO}, {S::lse, S::tlse}});
   Matrices<T> all =
-      tangents_of<T>(dense.gradients(), {{S::dQ, S::LQ}, {S::dK, S::LK}, {S::dV, S::LV}, {S::dBias, S::LBias}});
+      tangents_of<T>(dense.gradients(),
+                     {{S::dQ, S::LQ}, {S::dK, S::LK}, {S::dV, S::LV}, {S::dBias, S::LBias}, {S::dSinks, S::LSinks}});
   all.merge(tangents_of<T>(dense.forward(), {{S::O, S::LdO}, {S::lse, S::Ldlse}}));
   if (!p.lse_gradient) all[S::Ldlse] = Matrix<T>({all.at(S::Ldlse).shape.rows, 0});
   return all;

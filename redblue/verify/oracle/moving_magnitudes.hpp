@@ -14,12 +14,12 @@ Matrices<T> moved_magnitudes(const Problem& p, const Matrices<T>& in, index_t in
   const bool second = p.op == Operation::second;
   Problem weights = p;
   weights.op = Operation::weights;
-  weights.bias_direction = false;
+  weights.bias_direction = weights.sinks_direction = false;
   Matrices<T> of_weights = in;
   Problem forward = p;
   forward.op = Operation::forward;
-  forward.bias_direction = false;
-  of_weights[S::lse] = Dense<T>(forward, in, kBlock, instance).lse();
+  forward.bias_direction = forward.sinks_direction = false;
+  const Matrix<T> lse = of_weights[S::lse] = Dense<T>(forward, in, kBlock, instance).lse();
   const Matrix<T> P = Dense<T>(weights, std::move(of_weights), kBlock, instance).forward().at(S::P);
   const auto sizes_of = [&](S a) {
     Matrix<T> m = in.at(a);
@@ -50,7 +50,15 @@ Matrices<T> moved_magnitudes(const Problem& p, const Matrices<T>& in, index_t in
     const Matrix<T>& along = in.at(second ? S::gBias : S::tBias);
     H = mapped(H, [&](index_t i, index_t j) { return H(i, j) + std::abs(along(along.shape.rows == 1 ? 0 : i, j)); });
   }
-  const Matrix<T> w = row_sums(H), PH = mapped(H, [&](index_t i, index_t j) { return P(i, j) * (H(i, j) + w(i, 0)); });
+  Matrix<T> w = row_sums(H);
+  const auto head = [&](index_t i) { return i % p.group(); };
+  const auto of_sink = [&](index_t i) {  // its weight
+    const T sink = in.at(S::sinks)(head(i), 0);
+    return std::isinf(sink) ? T(0) : std::exp(sink - lse(i, 0));
+  };
+  const auto along_sink = [&](index_t i) { return std::abs(in.at(second ? S::gSinks : S::tSinks)(head(i), 0)); };
+  for (index_t i = 0; i < w.shape.rows && p.sinks_direction; ++i) w(i, 0) += of_sink(i) * along_sink(i);
+  const Matrix<T> PH = mapped(H, [&](index_t i, index_t j) { return P(i, j) * (H(i, j) + w(i, 0)); });
   const Matrix<T> moved_O = sum_of(times(PH, V), times(P, C));
   if (!second) return {{S::tO, moved_O}, {S::tlse, p.has_statistics() ? w : Matrix<T>({H.shape.rows, 0})}};
   const Matrix<T> dO = sizes_of(S::dO), dP = times(dO, V.transposed()), E = times(dO, C.transposed());
@@ -67,6 +75,10 @@ Matrices<T> moved_magnitudes(const Problem& p, const Matrices<T>& in, index_t in
   if (p.bias_direction) of_bias = Matrix<T>(in.at(S::bias).shape);
   for (index_t i = 0; i < G.shape.rows && p.bias_direction; ++i)
     for (index_t j = 0; j < G.shape.cols; ++j) of_bias(of_bias.shape.rows == 1 ? 0 : i, j) += G(i, j);
+  Matrix<T> of_sinks;
+  if (p.sinks_direction) of_sinks = Matrix<T>(in.at(S::sinks).shape);
+  for (index_t i = 0; i < w.shape.rows && p.sinks_direction; ++i)
+    of_sinks(head(i), 0) += of_sink(i) * (D(i, 0) * (along_sink(i) + w(i, 0)) + x(i, 0));
   const auto scaled = [&](const Matrix<T>& m) {
     return mapped(m, [&](index_t i, index_t t) { return scale * m(i, t); });
   };
@@ -75,6 +87,7 @@ Matrices<T> moved_magnitudes(const Problem& p, const Matrices<T>& in, index_t in
           {S::LV, times(PH.transposed(), dO)},
           {S::LdO, moved_O},
           {S::LBias, of_bias},
+          {S::LSinks, of_sinks},
           {S::Ldlse, p.lse_gradient ? w : Matrix<T>({w.shape.rows, 0})}};
 }
 
