@@ -126,7 +126,7 @@ def plan_of(op: str, types: tuple, shapes: tuple, dense: bool, s: Settings, grad
     """`dense`: are the arrays of bf16, and do the features of q, k and v lie side by side?
 
     `gradients` says, for op "backward", whether lse and o are given, whether those of bias and sinks are wanted, and whether
-    dlse is given; for "tangent" and "second", whether lse and o are, dlse, and a direction of bias; for "forward", whether lse
+    dlse is given; for "tangent" and "second", whether lse and o are, dlse, and directions of bias and sinks; for "forward", whether lse
     is wanted. A last one, for backward and forward, is there where k and v are a part of all keys, and says whether outputs are given and added
     to. "scores" and "weights" have none; v is k.
     """
@@ -144,7 +144,7 @@ def plan_of(op: str, types: tuple, shapes: tuple, dense: bool, s: Settings, grad
             set_part(problem, s, gradients[4])
     elif op in ("tangent", "second"):
         problem.forward_given = gradients[0]
-        problem.lse_gradient, problem.bias_direction = gradients[1:]
+        problem.lse_gradient, problem.bias_direction, problem.sinks_direction = gradients[1:]
     wanted = wanted_of(s, types[0], arithmetic(op, types[0], dense, s, gradients))
     lse_shape = (x.batch, x.heads, x.n_q)[-(len(q) - 1) :] if len(q) > 2 else (x.n_q,)
     return Call(

@@ -1,6 +1,6 @@
 """Attention as primitives of JAX, each with its derivatives: jvp, grad, and both of both.
 
-F is attention, x = (q, k, v, bias), t and g directions, u what o and lse have as gradients. A primitive's tangent is a primitive, too, and
+F is attention, x = (q, k, v, bias, sinks), t and g directions, u what o and lse have as gradients. A primitive's tangent is a primitive, too, and
 so is what JAX makes of that backwards:
 
     attention        F(x)              tangent: tangent
@@ -27,8 +27,8 @@ from jax.interpreters import ad, batching, mlir
 
 from ._errors import Unsupported
 
-_MOVING = ("q", "k", "v", "bias")
-_AT_REST = ("alibi_slopes", "sinks")
+_MOVING = ("q", "k", "v", "bias", "sinks")
+_AT_REST = ("alibi_slopes",)
 _THIRD = (
     "third derivatives of redblue's attention are not computed: jax.nn.dot_product_attention has them, in memory that grows with the "
     "square of the length"
@@ -36,7 +36,7 @@ _THIRD = (
 
 
 def _refuse(what: str) -> Unsupported:
-    return Unsupported(f"{what} alibi_slopes and sinks are not computed: give these at rest, as by jax.lax.stop_gradient")
+    return Unsupported(f"{what} alibi_slopes are not computed: give these at rest, as by jax.lax.stop_gradient")
 
 
 def _moves(tangent: Any) -> bool:
@@ -115,7 +115,7 @@ def _third(given: dict, moved: dict, **params: Any) -> tuple:
 def differentiable(attention: Callable, gradients: Callable, tangent: Callable, second: Callable) -> Callable:
     """The primitive of attention, of what computes each from arrays by name: `attention(given, fixed, return_lse)` gives o, and
     lse; `gradients(given, fixed, wanted)` those of these names; `tangent(given, fixed)` to and tlse; `second(given, fixed)` lq, lk,
-    lv, ldo, ldlse where dlse is given, and lbias where gbias is."""
+    lv, ldo, ldlse where dlse is given, lbias where gbias is, and lsinks where gsinks are."""
 
     def with_gradients(given: dict, do: Any, dlse: Any) -> dict:
         do = jnp.zeros(given["o"].shape, given["o"].dtype) if do is None else do
@@ -130,14 +130,15 @@ def differentiable(attention: Callable, gradients: Callable, tangent: Callable, 
 
     DIRECTIONS = tuple("t" + name for name in (*_MOVING, *_AT_REST))
 
-    def second_by_name(of: Callable, g: dict, own: dict, bias: bool) -> dict:
-        """The gradients that `of` makes of directions g, with `bias` also that in a bias, which may be at rest."""
+    def second_by_name(of: Callable, g: dict, own: dict, wanted: set) -> dict:
+        """The gradients that `of` makes of directions g, also those in a bias and in sinks that are wanted, and may be at rest."""
         directions = {"g" + name: g.get(name) for name in _MOVING}
-        moves = bias or directions["gbias"] is not None
-        if moves and directions["gbias"] is None:
-            directions["gbias"] = jnp.zeros_like(own["bias"])
+        moving = [name for name in ("bias", "sinks") if name in wanted or directions["g" + name] is not None]
+        for name in moving:
+            if directions["g" + name] is None:
+                directions["g" + name] = jnp.zeros_like(own[name])
         there = {name: x for name, x in {**directions, **own}.items() if x is not None}
-        names = ("q", "k", "v", "do", *(("dlse",) if own.get("dlse") is not None else ()), *(("bias",) if moves else ()))
+        names = ("q", "k", "v", "do", *(("dlse",) if own.get("dlse") is not None else ()), *moving)
         return dict(zip(names, of(there)))
 
     def attention_moves(given: dict, moved: dict, fixed: tuple, return_lse: bool) -> tuple:
@@ -182,7 +183,7 @@ def differentiable(attention: Callable, gradients: Callable, tangent: Callable, 
         own = with_gradients(without(given, *DIRECTIONS), *u)
         if unknown & {"d_" + name for name in _MOVING}:
             g = {name: given.get("t" + name) for name in _MOVING}
-            second_of = second_by_name(functools.partial(of_second, fixed=fixed), g, own, "d_bias" in unknown)
+            second_of = second_by_name(functools.partial(of_second, fixed=fixed), g, own, {name.removeprefix("d_") for name in unknown})
             found.update(("d_" + name, x) for name, x in second_of.items() if name in _MOVING)
         wanted = tuple(name for name in DIRECTIONS if "d_" + name in unknown)
         if wanted:
@@ -203,9 +204,7 @@ def differentiable(attention: Callable, gradients: Callable, tangent: Callable, 
         own, moved = without(given), along(given, "d_")
         found: dict[str, Any] = {}
         if any(name in moved for name in _MOVING):
-            if any(name in wanted for name in _AT_REST):
-                raise _refuse("tangents of the gradients of")
-            second_of = second_by_name(lambda there: second(there, fixed), moved, own, "bias" in wanted)
+            second_of = second_by_name(lambda there: second(there, fixed), moved, own, set(wanted))
             found.update((name, second_of[name]) for name in wanted)
         if "do" in moved or "dlse" in moved:
             linear = gradients(with_gradients(without(own, "do", "dlse"), moved.get("do"), moved.get("dlse")), fixed, wanted)
@@ -214,14 +213,12 @@ def differentiable(attention: Callable, gradients: Callable, tangent: Callable, 
 
     def moving_gradients_backwards(given: dict, g: Sequence, unknown: set, fixed: tuple, wanted: tuple) -> dict:
         by_name = dict(zip(wanted, g))
-        if any(by_name.get(name) is not None for name in _AT_REST):
-            raise _refuse("gradients of the gradients of")
         own = without(given)
         if not unknown & {"d_" + name for name in _MOVING}:
             at = without(own, "do", "dlse")
             directions = {"t" + name: by_name.get(name) for name in _MOVING}
             return dict(zip(("d_do", "d_dlse"), of_tangent({**directions, **at}, fixed=fixed)))
-        found = second_by_name(functools.partial(of_second, fixed=fixed), by_name, own, "d_bias" in unknown)
+        found = second_by_name(functools.partial(of_second, fixed=fixed), by_name, own, {name.removeprefix("d_") for name in unknown})
         return {"d_" + name: x for name, x in found.items()}
 
     of_attention = _Differentiable("attention", attention, _as_computed, attention_moves)

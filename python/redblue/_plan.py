@@ -186,6 +186,7 @@ def _problem(
     sinks_gradient: bool = False,
     lse_gradient: bool = False,
     bias_direction: bool = False,
+    sinks_direction: bool = False,
     accumulate: bool = False,
     multiple: Optional[dict] = None,
     width: Optional[dict] = None,
@@ -217,6 +218,7 @@ def _problem(
     problem.lse_required, problem.forward_given = flag("return_lse", return_lse), flag("forward_given", forward_given)
     problem.bias_gradient, problem.sinks_gradient = flag("bias_gradient", bias_gradient), flag("sinks_gradient", sinks_gradient)
     problem.lse_gradient, problem.bias_direction = flag("lse_gradient", lse_gradient), flag("bias_direction", bias_direction)
+    problem.sinks_direction = flag("sinks_direction", sinks_direction)
     if flag("accumulate", accumulate):
         set_part(problem, s, True)
     compute = s.compute or ("f64" if dtype == "f64" else "f32")

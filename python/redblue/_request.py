@@ -8,7 +8,7 @@ from ._options import Settings
 
 #: What few calls have: the gradient of lse, and the arrays of tangents and of gradients of gradients.
 OTHERS = ("dlse", "tq", "tk", "tv", "to", "tlse", "gq", "gk", "gv", "lq", "lk", "lv", "ldo", "ldlse", "tbias", "gbias",
-          "lbias")
+          "lbias", "tsinks", "gsinks", "lsinks")
 NO_OTHERS = (None,) * len(OTHERS)
 
 

@@ -30,7 +30,7 @@ class Tangents(NamedTuple):
 
 
 class SecondGradients(NamedTuple):
-    """The gradients of SUM gq dq + SUM gk dk + SUM gv dv, and + SUM gbias dbias."""
+    """The gradients of SUM gq dq + SUM gk dk + SUM gv dv, and + SUM gbias dbias + SUM gsinks dsinks."""
 
     q: Any
     k: Any
@@ -38,30 +38,30 @@ class SecondGradients(NamedTuple):
     do: Any
     dlse: Any
     bias: Any
+    sinks: Any
 
 
 def attention_tangent(
-    tq: Any, tk: Any, tv: Any, q: Any, k: Any, v: Any, o: Any = None, lse: Any = None, *, tbias: Any = None,
+    tq: Any, tk: Any, tv: Any, q: Any, k: Any, v: Any, o: Any = None, lse: Any = None, *, tbias: Any = None, tsinks: Any = None,
     **options: Unpack[Options],
 ) -> Tangents:  # fmt: skip
-    """How o and lse move when q, k, v and bias move along tq, tk, tv and tbias, which have their shapes; None: that array is at
-    rest.
+    """How o and lse move when q, k, v, bias and sinks move along tq, tk, tv, tbias and tsinks, which have their shapes; None: that
+    array is at rest.
 
     o and lse are those that `attention(..., return_lse=True)` gave for the same arrays and options. Without both of them a
-    forward pass runs first. Options are those of `attention` but `tolerance` and `approximate`; alibi_slopes and sinks are at
+    forward pass runs first. Options are those of `attention` but `tolerance` and `approximate`; alibi_slopes are at
     rest, and a bias that moves is of floats. Arithmetic is in fp32, or fp64 for float64.
 
     Returns Tangents(o, lse). Raises what `attention` raises. Source: docs/algorithms/second-derivatives.md.
     """
-    refuse_gradients(f"attention_tangent {_NO_GRADIENTS}", tq, tk, tv, q, k, v, o, lse, tbias)
+    refuse_gradients(f"attention_tangent {_NO_GRADIENTS}", tq, tk, tv, q, k, v, o, lse, tbias, tsinks)
     r = _request("attention_tangent", q, k, v, o, lse, options)
-    moves = tbias is not None
-    if moves:
-        _require_moving_bias(r, "tbias")
+    moves = tbias is not None, tsinks is not None
+    _require_moving(r, moves, "tbias", "tsinks")
     if lse is None and has_float_bias(r):  # what follows must see it
         o, lse = forward(q, k, v, None, True, {**options, "compute": None})
-    family, given = r.family, _directions(r, tq=tq, tk=tk, tv=tv, **({"tbias": tbias} if moves else {}))
-    call = call_for("tangent", family, r.q, r.k, r.v, r.settings, (o is not None, False, moves))
+    family, given = r.family, _directions(r, moves, tq=tq, tk=tk, tv=tv, tbias=tbias, tsinks=tsinks)
+    call = call_for("tangent", family, r.q, r.k, r.v, r.settings, (o is not None, False, *moves))
     found = Tangents(family.empty(r.q, call.o_shape, call.type), family.empty(r.q, call.lse_shape, call.lse_type))
     _run(r, call, found, o, lse, to=found.o, tlse=found.lse, **given)
     if lse is not None and call.plan is not None and has_float_bias(r):  # tangents have the weights as a factor, as gradients do
@@ -72,33 +72,34 @@ def attention_tangent(
 
 def attention_second(
     gq: Any, gk: Any, gv: Any, do: Any, q: Any, k: Any, v: Any, o: Any = None, lse: Any = None, *, dlse: Any = None,
-    gbias: Any = None, bias_gradient: bool = False, **options: Unpack[Options],
+    gbias: Any = None, bias_gradient: bool = False, gsinks: Any = None, sinks_gradient: bool = False, **options: Unpack[Options],
 ) -> SecondGradients:  # fmt: skip
     """The gradients of SUM gq dq + SUM gk dk + SUM gv dv in q, k, v, do and dlse, for the dq, dk and dv of
-    `attention_backward`, whose do and dlse these are; with gbias of SUM gbias dbias, too, and in bias.
+    `attention_backward`, whose do and dlse these are; with gbias of SUM gbias dbias, too, and in bias; with
+    gsinks of SUM gsinks dsinks, and in sinks.
 
-    gq, gk, gv and gbias have the shapes of q, k, v and bias; None is 0. bias_gradient asks for the gradient in bias where no
-    gbias is given. Either wants a bias of floats and no softcap. o and lse, options and arithmetic are those of
+    gq, gk, gv, gbias and gsinks have the shapes of q, k, v, bias and sinks; None is 0. bias_gradient asks for the gradient in
+    bias where no gbias is given, and sinks_gradient for that in sinks where no gsinks are. gbias and bias_gradient want a bias of
+    floats and no softcap. o and lse, options and arithmetic are those of
     `attention_tangent`. Memory is O(n d) beside the bias.
 
-    Returns SecondGradients(q, k, v, do, dlse, bias), the last two None where dlse is not given, or nothing asks for bias. Raises
-    what `attention` raises, and Unsupported where do is not 0 for a query whose bias holds nothing but huge numbers (docs/numerics.md).
+    Returns SecondGradients(q, k, v, do, dlse, bias, sinks), the last three None where dlse is not given, or nothing asks for bias,
+    or for sinks. Raises what `attention` raises, and Unsupported where do is not 0 for a query whose bias holds nothing but huge numbers (docs/numerics.md).
 
     Source: docs/algorithms/second-derivatives.md.
     """
-    refuse_gradients(f"attention_second {_NO_GRADIENTS}", gq, gk, gv, do, q, k, v, o, lse, dlse, gbias)
+    refuse_gradients(f"attention_second {_NO_GRADIENTS}", gq, gk, gv, do, q, k, v, o, lse, dlse, gbias, gsinks)
     r = _request("attention_second", q, k, v, o, lse, options)
-    moves = flag("bias_gradient", bias_gradient) or gbias is not None
-    if moves:
-        _require_moving_bias(r, "gbias and bias_gradient")
+    moves = flag("bias_gradient", bias_gradient) or gbias is not None, flag("sinks_gradient", sinks_gradient) or gsinks is not None
+    _require_moving(r, moves, "gbias and bias_gradient", "gsinks and sinks_gradient")
     if lse is None and has_float_bias(r):  # what follows must see it
         o, lse = forward(q, k, v, None, True, {**options, "compute": None})
-    family, given = r.family, _directions(r, gq=gq, gk=gk, gv=gv, **({"gbias": gbias} if moves else {}))
+    family, given = r.family, _directions(r, moves, gq=gq, gk=gk, gv=gv, gbias=gbias, gsinks=gsinks)
     if dlse is not None:
         require_keys(r.k.shape[-3 if tokens_first(r.settings.layout) else -2], r.sinks)
         given["dlse"] = dlse = family.given(dlse, "dlse")
     do = family.given(do, "do")
-    call = call_for("second", family, r.q, r.k, r.v, r.settings, (o is not None, dlse is not None, moves))
+    call = call_for("second", family, r.q, r.k, r.v, r.settings, (o is not None, dlse is not None, *moves))
     require_shape("do", do, call.o_shape)
     if lse is not None:
         require_shape("lse", family.given(lse, "lse"), call.lse_shape)
@@ -111,9 +112,10 @@ def attention_second(
 
     of_do = family.empty(r.q, call.o_shape, call.type)
     of_dlse = None if dlse is None else family.empty(r.q, call.lse_shape, call.lse_type)
-    found = SecondGradients(like(r.q), like(r.k), like(r.v), of_do, of_dlse, like(r.bias) if moves else None)
-    outputs = {"lq": found.q, "lk": found.k, "lv": found.v, "ldo": of_do, "ldlse": of_dlse, "lbias": found.bias}
-    _run(r, call, found, o, lse, do=do, **outputs, **given)
+    of_bias, of_sinks = (like(x) if wanted else None for x, wanted in zip((r.bias, r.sinks), moves))
+    found = SecondGradients(like(r.q), like(r.k), like(r.v), of_do, of_dlse, of_bias, of_sinks)
+    names = ("lq", "lk", "lv", "ldo", "ldlse", "lbias", "lsinks")
+    _run(r, call, found, o, lse, do=do, **dict(zip(names, found)), **given)
     return SecondGradients(*(None if x is None else family.finished(x) for x in found))
 
 
@@ -125,17 +127,24 @@ def _request(what: str, q: Any, k: Any, v: Any, o: Any, lse: Any, options: Optio
     return r
 
 
-def _require_moving_bias(r: Request, what: str) -> None:
-    if r.bias is None:
-        raise InvalidProblem(f"{what}: there is no bias; give one, or leave {what} out")
-    if not has_float_bias(r):
-        raise InvalidProblem(f"{what}: bias is of bool and does not move; leave {what} out, or give floats")
+def _require_moving(r: Request, moves: tuple[bool, bool], of_bias: str, of_sinks: str) -> None:
+    """`moves` says whether bias and sinks move, by these arguments."""
+    if moves[0] and r.bias is None:
+        raise InvalidProblem(f"{of_bias}: there is no bias; give one, or leave {of_bias} out")
+    if moves[0] and not has_float_bias(r):
+        raise InvalidProblem(f"{of_bias}: bias is of bool and does not move; leave {of_bias} out, or give floats")
+    if moves[1] and r.sinks is None:
+        raise InvalidProblem(f"{of_sinks}: there are no sinks; give them, or leave {of_sinks} out")
+    if moves[1]:
+        require_keys(r.k.shape[-3 if tokens_first(r.settings.layout) else -2], r.sinks)
 
 
-def _directions(r: Request, **given: Any) -> dict[str, Any]:
-    """The directions in which q, k and v, and bias, move, zeros where none is given."""
+def _directions(r: Request, moves: tuple[bool, bool], **given: Any) -> dict[str, Any]:
+    """The directions in which q, k and v, and bias and sinks if they do, move, zeros where none is given."""
     found = {}
-    for (name, x), own in zip(given.items(), (r.q, r.k, r.v, r.bias)):
+    for (name, x), own, does in zip(given.items(), (r.q, r.k, r.v, r.bias, r.sinks), (True, True, True, *moves)):
+        if not does:
+            continue
         found[name] = r.family.zeros(own) if x is None else r.family.given(x, name)
         require_shape(name, found[name], tuple(own.shape))
     return found

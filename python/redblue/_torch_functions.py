@@ -1,7 +1,7 @@
 """Attention, its gradients, tangents and second gradients as functions that torch can transform: torch.func.grad, vjp, jvp and
 vmap, in any order up to second derivatives, torch.autograd with create_graph, and forward_ad.
 
-Each one's derivatives are the others. F is attention, x = (q, k, v, bias), ' a derivative, and t a direction of x:
+Each one's derivatives are the others. F is attention, x = (q, k, v, bias, sinks), ' a derivative, and t a direction of x:
 
     attention   F(x)                  along t: tangent(t)             backward from u: gradients(u)
     gradients   F'(x)^T u             along t: second(t, u)           backward from g: second(g, u)
@@ -24,11 +24,10 @@ from torch.autograd import Function
 from . import _vmap
 from ._errors import Unsupported
 
-OF_MODIFIERS = "alibi_slopes and sinks"
 _BACKWARD = ("do", "o", "lse", "dlse", "bias_gradient", "sinks_gradient")
-_MOVING = ("q", "k", "v", "bias")
-_SECOND = ("gq", "gk", "gv", "gbias", "bias_gradient", "do", "o", "lse", "dlse")
-_TANGENT = ("tq", "tk", "tv", "tbias", "o", "lse")
+_MOVING = ("q", "k", "v", "bias", "sinks")
+_SECOND = ("gq", "gk", "gv", "gbias", "gsinks", "bias_gradient", "sinks_gradient", "do", "o", "lse", "dlse")
+_TANGENT = ("tq", "tk", "tv", "tbias", "tsinks", "o", "lse")
 
 
 def third_derivatives() -> Unsupported:
@@ -39,9 +38,9 @@ def third_derivatives() -> Unsupported:
     )
 
 
-def require_still_modifiers(what: str, *moved: Any) -> None:
-    if any(x is not None and x is not False for x in moved):
-        raise Unsupported(f"{what} {OF_MODIFIERS} are not computed: give these at rest, without tangents and gradients")
+def require_still_slopes(what: str, moved: Any) -> None:
+    if moved is not None and moved is not False:
+        raise Unsupported(f"{what} alibi_slopes are not computed: give these at rest, without tangents and gradients")
 
 
 def require_no_slopes(needs: bool) -> None:
@@ -109,7 +108,7 @@ def functions_of(forward: Callable, backward: Callable, tangent: Callable, secon
         @staticmethod
         def jvp(ctx: Any, *tangents: Any) -> tuple:
             given, moved = kept(ctx), dict(zip(names, tangents))
-            require_still_modifiers("tangents of", moved["alibi_slopes"], moved["sinks"])
+            require_still_slopes("tangents of", moved["alibi_slopes"])
             require_exact_tangents(given["approximate"])
             return Tangent.apply(*(moved[name] for name in _MOVING), given["o"], given["lse"], *arguments(given))
 
@@ -120,18 +119,20 @@ def functions_of(forward: Callable, backward: Callable, tangent: Callable, secon
             if do is None and dlse is None:
                 return (None,) * len(names)
             found = gradients_in(given, do, dlse, needs["bias"], needs["sinks"])
-            by_name = dict(zip(("q", "k", "v", "bias", "sinks"), found))
+            by_name = dict(zip(_MOVING, found))
             return tuple(by_name.get(name) for name in names)
 
     def gradients_in(given: dict[str, Any], do: Optional[Tensor], dlse: Optional[Tensor], bias: bool, sinks: bool) -> tuple:
         do = given["o"].new_zeros(given["o"].shape) if do is None else do
         return Gradients.apply(do, given["o"], given["lse"], dlse, bias, sinks, *arguments(given))
 
-    def second_in(given: dict[str, Any], g: Sequence[Any], do: Optional[Tensor], dlse: Optional[Tensor], bias: bool) -> dict[str, Any]:
-        """g are directions of what _MOVING names; with `bias` the gradient in the bias is formed, too."""
+    def second_in(
+        given: dict[str, Any], g: Sequence[Any], do: Optional[Tensor], dlse: Optional[Tensor], bias: bool, sinks: bool
+    ) -> dict[str, Any]:
+        """g are directions of what _MOVING names; with `bias` and `sinks` the gradients in these are formed, too."""
         do = given["o"].new_zeros(given["o"].shape) if do is None else do
-        found = Second.apply(*g, bias, do, given["o"], given["lse"], dlse, *arguments(given))
-        return dict(zip(("q", "k", "v", "do", "dlse", "bias"), found))
+        found = Second.apply(*g, bias, sinks, do, given["o"], given["lse"], dlse, *arguments(given))
+        return dict(zip(("q", "k", "v", "do", "dlse", "bias", "sinks"), found))
 
     of_backward = (*_BACKWARD, *names)
 
@@ -159,14 +160,13 @@ def functions_of(forward: Callable, backward: Callable, tangent: Callable, secon
         def jvp(ctx: Any, *tangents: Any) -> tuple:
             given, moved = kept(ctx), dict(zip(of_backward, tangents))
             require_exact_gradients(given["approximate"])
-            require_still_modifiers("tangents of gradients along", moved["alibi_slopes"], moved["sinks"])
+            require_still_slopes("tangents of gradients along", moved["alibi_slopes"])
             directions = [moved[name] for name in _MOVING]
             wanted = given["bias_gradient"], given["sinks_gradient"]
             found: list[Any] = [None] * 5
             if any(x is not None for x in directions):
-                require_still_modifiers("tangents of the gradients of", given["sinks_gradient"])
-                along = second_in(given, directions, given["do"], given["dlse"], given["bias_gradient"])
-                found[:4] = [along["q"], along["k"], along["v"], along["bias"] if given["bias_gradient"] else None]
+                along = second_in(given, directions, given["do"], given["dlse"], *wanted)
+                found = [along[name] if asked else None for name, asked in zip(_MOVING, (True, True, True, *wanted))]
             if moved["do"] is not None or moved["dlse"] is not None:
                 found = list(map(_sum, found, gradients_in(given, moved["do"], moved["dlse"], *wanted)))
             return tuple(found)
@@ -175,9 +175,7 @@ def functions_of(forward: Callable, backward: Callable, tangent: Callable, secon
         def backward(ctx: Any, *g: Any) -> tuple:
             given, needs = kept(ctx), dict(zip(of_backward, ctx.needs_input_grad))
             require_exact_gradients(given["approximate"])
-            require_still_modifiers("gradients of the gradients of", *g[4:])
-            require_still_modifiers("second derivatives in", needs["sinks"])
-            found = second_in(given, g[:4], given["do"], given["dlse"], needs["bias"])
+            found = second_in(given, g, given["do"], given["dlse"], needs["bias"], needs["sinks"])
             return tuple(found.get(name) if needs[name] else None for name in of_backward)
 
     of_tangent = (*_TANGENT, *names)
@@ -203,21 +201,22 @@ def functions_of(forward: Callable, backward: Callable, tangent: Callable, secon
                     "tangents of tangents of redblue's attention are not computed: take a tangent of a gradient, as "
                     "torch.func.hessian does, or a gradient of a tangent"
                 )
-            require_still_modifiers("tangents of tangents along", moved["alibi_slopes"], moved["sinks"])
+            require_still_slopes("tangents of tangents along", moved["alibi_slopes"])
             return Tangent.apply(*(moved["t" + name] for name in _MOVING), given["o"], given["lse"], *arguments(given))
 
         @staticmethod
         def backward(ctx: Any, do: Optional[Tensor], dlse: Optional[Tensor]) -> tuple:
             given, needs = kept(ctx), dict(zip(of_tangent, ctx.needs_input_grad))
-            require_still_modifiers("second derivatives in", needs["alibi_slopes"], needs["sinks"])
+            require_still_slopes("second derivatives in", needs["alibi_slopes"])
             found: dict[str, Any] = {}
             if do is None and dlse is None:
                 return (None,) * len(of_tangent)
             directions = ["t" + name for name in _MOVING]
             if any(needs[name] for name in _MOVING):
-                found.update(second_in(given, [given[name] for name in directions], do, dlse, needs["bias"]))
+                g = [given[name] for name in directions]
+                found.update(second_in(given, g, do, dlse, needs["bias"], needs["sinks"]))
             if any(needs[name] for name in directions):
-                found.update(zip(directions, gradients_in(given, do, dlse, needs["tbias"], False)))
+                found.update(zip(directions, gradients_in(given, do, dlse, needs["tbias"], needs["tsinks"])))
             return tuple(found[name] if needs[name] and name in found else None for name in of_tangent)
 
 
@@ -225,9 +224,13 @@ def functions_of(forward: Callable, backward: Callable, tangent: Callable, secon
         @staticmethod
         def forward(*inputs: Any) -> tuple:
             given = dict(zip(_SECOND, inputs))
-            *found, ldlse, lbias = second(*inputs[:-1])
-            asked = given["bias_gradient"] or given["gbias"] is not None
-            return (*found, None if given["dlse"] is None else ldlse, lbias if asked else None)
+            *found, ldlse, lbias, lsinks = second(*inputs[:-1])
+            asked = (
+                given["dlse"] is not None,
+                given["bias_gradient"] or given["gbias"] is not None,
+                given["sinks_gradient"] or given["gsinks"] is not None,
+            )
+            return (*found, *(x if wanted else None for x, wanted in zip((ldlse, lbias, lsinks), asked)))
 
         @staticmethod
         def setup_context(ctx: Any, inputs: Any, output: Any) -> None:

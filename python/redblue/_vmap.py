@@ -12,6 +12,8 @@ from ._errors import Unsupported
 from ._options import ARRAYS
 from ._settings import tokens_first
 
+_OF_SINKS = "vmap with a gradient or a direction of sinks: a gradient of sinks is summed over all calls; loop over the calls"
+
 
 class _Calls:
     """`times` calls of `batch` batches each, which become one call of times x batch."""
@@ -82,11 +84,12 @@ class _Calls:
         return x.reshape(self.times, *shape)
 
 
-def _is_of_one_call(dim_of_o: Optional[int], names: Sequence[str], arguments: Sequence[Any]) -> bool:
+def _is_of_one_call(dim_of_o: Optional[int], names: Sequence[str], arguments: Sequence[Any], of_sinks: bool) -> bool:
     """Is it a derivative, in several directions, of one call that cannot be one of several batches? With dropout these drop other
-    weights; packed sequences are one batch."""
+    weights; packed sequences are one batch; of_sinks: a direction or a gradient of sinks is that of all batches."""
     given = dict(zip(names, arguments))
-    return dim_of_o is None and (given["dropout"] or given["cu_seqlens_q"] is not None or given["cu_seqlens_k"] is not None)
+    packed = given["cu_seqlens_q"] is not None or given["cu_seqlens_k"] is not None
+    return dim_of_o is None and (of_sinks or given["dropout"] or packed)
 
 
 def _one_after_another(op: Any, info: Any, dims: Sequence[Any], arguments: Sequence[Any]) -> Any:
@@ -106,10 +109,10 @@ def forward(op: Any, names: Sequence[str], info: Any, dims: Sequence[Any], *argu
 
 def backward(op: Any, names: Sequence[str], info: Any, dims: Sequence[Any], *arguments: Any) -> Any:
     do, o, lse, dlse, bias_gradient, sinks_gradient, *rest = arguments
-    if _is_of_one_call(dims[1], names, rest):
+    if _is_of_one_call(dims[1], names, rest, sinks_gradient):
         return _one_after_another(op, info, dims, arguments)
     if sinks_gradient:
-        raise Unsupported("vmap with a gradient of sinks: it is summed over all calls; loop over the calls")
+        raise Unsupported(_OF_SINKS)
     calls = _Calls(info, names, rest, dims[6:])
     do, o = (calls.folded(x, dim, 4) for x, dim in ((do, dims[0]), (o, dims[1])))
     if calls.given["approximate"] is None:
@@ -122,23 +125,31 @@ def backward(op: Any, names: Sequence[str], info: Any, dims: Sequence[Any], *arg
 
 
 def tangent(op: Any, names: Sequence[str], info: Any, dims: Sequence[Any], *arguments: Any) -> Any:
-    if _is_of_one_call(dims[4], names, arguments[6:]):
+    *directions, tsinks, o, lse = arguments[:7]
+    if _is_of_one_call(dims[5], names, arguments[7:], tsinks is not None):
         return _one_after_another(op, info, dims, arguments)
-    calls = _Calls(info, names, arguments[6:], dims[6:])
-    rows = [calls.folded(x, dim, 4) for x, dim in zip(arguments[:5], dims)]
-    to, tlse = op(*rows, calls.folded(arguments[5], dims[5], 3), *calls.given.values())
+    if tsinks is not None:
+        raise Unsupported(_OF_SINKS)
+    calls = _Calls(info, names, arguments[7:], dims[7:])
+    rows = [calls.folded(x, dim, 4) for x, dim in zip(directions, dims)]
+    of_forward = calls.folded(o, dims[5], 4), calls.folded(lse, dims[6], 3)
+    to, tlse = op(*rows, None, *of_forward, *calls.given.values())
     return (calls.of_each(to, calls.o_shape()), calls.of_each(tlse, calls.lse_shape())), (0, 0)
 
 
 def second(op: Any, names: Sequence[str], info: Any, dims: Sequence[Any], *arguments: Any) -> Any:
-    if _is_of_one_call(dims[6], names, arguments[9:]):
+    gsinks, bias_gradient, sinks_gradient = arguments[4:7]
+    of_sinks = gsinks is not None or sinks_gradient
+    if _is_of_one_call(dims[8], names, arguments[11:], of_sinks):
         return _one_after_another(op, info, dims, arguments)
-    calls = _Calls(info, names, arguments[9:], dims[9:])
+    if of_sinks:
+        raise Unsupported(_OF_SINKS)
+    calls = _Calls(info, names, arguments[11:], dims[11:])
     directions = [calls.folded(x, dim, 4) for x, dim in zip(arguments[:4], dims)]
-    do, o = (calls.folded(x, dim, 4) for x, dim in zip(arguments[5:7], dims[5:7]))
-    lse, dlse = (calls.folded(x, dim, 3) for x, dim in zip(arguments[7:9], dims[7:9]))
-    *found, ldo, ldlse, lbias = op(*directions, arguments[4], do, o, lse, dlse, *calls.given.values())
+    do, o = (calls.folded(x, dim, 4) for x, dim in zip(arguments[7:9], dims[7:9]))
+    lse, dlse = (calls.folded(x, dim, 3) for x, dim in zip(arguments[9:11], dims[9:11]))
+    *found, ldo, ldlse, lbias, _ = op(*directions, None, bias_gradient, False, do, o, lse, dlse, *calls.given.values())
     each = [*calls.of_inputs(*found), calls.of_each(ldo, calls.o_shape())]
     each.append(None if dlse is None else calls.of_each(ldlse, calls.lse_shape()))
-    each.append(None if lbias is None else calls.of_bias(lbias))
+    each += [None if lbias is None else calls.of_bias(lbias), None]
     return tuple(each), tuple(None if x is None else 0 for x in each)

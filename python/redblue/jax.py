@@ -92,7 +92,7 @@ def attention(
     options are fixed when JAX traces, packed sequences among them, and then the plan is made. out, approximate, tolerance and schedule are refused. Raises what
     redblue.attention raises; what a run raises (a seed that is out of range, too little memory) arrives as an error of JAX
     with the same text. jax.jvp, jax.grad and both of both (jax.hessian) take O(n d) memory; third derivatives, tangents of
-    tangents, tangents and second derivatives in bias and sinks are refused, and gradients under a bias with compute = "f64"
+    tangents, and second derivatives in a bias under a softcap are refused, and gradients under a bias with compute = "f64"
     where jax_enable_x64 is off.
     """
     unknown = [name for name in options if name not in _STATIC]
@@ -209,8 +209,9 @@ def _rescaled(r: Request, call: Call, do: Any, dlse: Any, lse: Any) -> tuple:
     return (rescaled(r, call, do, lse), None) if dlse is None else rescaled_with_lse(r, call, do, dlse, lse)
 
 
-def _require_keys(r: Request, dlse: Any) -> None:
-    if dlse is not None:
+def _require_keys(r: Request, given: Any) -> None:
+    """`given` is the gradient of lse, or a direction of sinks, by which lse moves."""
+    if given is not None:
         require_keys(r.k.shape[-3 if tokens_first(r.settings.layout) else -2], r.sinks)
 
 
@@ -235,21 +236,22 @@ def _gradients(given: dict, fixed: tuple, wanted: tuple) -> list:
 
 
 def _directions(given: dict, prefix: str) -> dict:
-    """The directions in which q, k and v move, zeros where there is none, and that of bias where it moves."""
-    moving = ("q", "k", "v", "bias") if prefix + "bias" in given else ("q", "k", "v")
+    """The directions in which q, k and v move, zeros where there is none, and those of bias and sinks where these move."""
+    moving = ("q", "k", "v", *(name for name in ("bias", "sinks") if prefix + name in given))
     found = {prefix + name: given.get(prefix + name) for name in moving}
     return {name: jnp.zeros_like(given[name[1:]]) if x is None else x for name, x in found.items()}
 
 
 def _tangents(given: dict, fixed: tuple) -> list:
     r = _of_call(given, fixed, backward=True)
-    moves = "tbias" in given
-    call = call_for("tangent", _Traced, r.q, r.k, r.v, r.settings, (True, False, moves))
+    moves = "tbias" in given, "tsinks" in given
+    _require_keys(r, given.get("tsinks"))
+    call = call_for("tangent", _Traced, r.q, r.k, r.v, r.settings, (True, False, *moves))
     results = [(call.o_shape, r.q.dtype), (call.lse_shape, _lse_type(call))]
     if call.plan is None:
         return [jnp.zeros(*x) for x in results]
     arrays = r.arrays(given["o"], given["lse"], **_directions(given, "t"))
-    to, tlse = _run(_name(call, "tangent", r, (moves,)), results, arrays, given.get("seed"))
+    to, tlse = _run(_name(call, "tangent", r, moves), results, arrays, given.get("seed"))
     if r.bias is not None and jnp.issubdtype(r.bias.dtype, jnp.floating):  # tangents have the weights as a factor, as gradients do
         to, tlse = _rescaled(r, call, to, tlse, given["lse"])
     return [x.astype(type) for x, (_, type) in zip((to, tlse), results)]
@@ -259,18 +261,18 @@ def _second(given: dict, fixed: tuple) -> list:
     r = _of_call(given, fixed, backward=True)
     do, dlse, lse = given["do"], given.get("dlse"), given["lse"]
     _require_keys(r, dlse)
-    moves = "gbias" in given
-    call = call_for("second", _Traced, r.q, r.k, r.v, r.settings, (True, dlse is not None, moves))
+    _require_keys(r, given.get("gsinks"))
+    moves = "gbias" in given, "gsinks" in given
+    call = call_for("second", _Traced, r.q, r.k, r.v, r.settings, (True, dlse is not None, *moves))
     results = [(x.shape, x.dtype) for x in (r.q, r.k, r.v)] + [(call.o_shape, r.q.dtype)]
     if dlse is not None:
         results.append((call.lse_shape, _lse_type(call)))
-    if moves:
-        results.append((given["bias"].shape, given["bias"].dtype))
+    results += [(given[name].shape, given[name].dtype) for name, does in zip(("bias", "sinks"), moves) if does]
     if call.plan is None:
         return [jnp.zeros(*x) for x in results]
     do = marked(r, call, do, lse)
     arrays = r.arrays(given["o"], lse, do, dlse=dlse, **_directions(given, "g"))
-    return _run(_name(call, "second", r, (dlse is not None, moves)), results, arrays, given.get("seed"))
+    return _run(_name(call, "second", r, (dlse is not None, *moves)), results, arrays, given.get("seed"))
 
 
 _primitive = differentiable(_values, _gradients, _tangents, _second)

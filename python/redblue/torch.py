@@ -36,7 +36,7 @@ from ._settings import used as used_of_tensors  # noqa: F401
 from ._shims import require_sdpa
 from ._torch_arrays import Torch, empty_in_order, require_dense
 from ._torch_flops import count_flops
-from ._torch_functions import functions_of, require_exact_tangents, require_no_slopes, require_still_modifiers
+from ._torch_functions import functions_of, require_exact_tangents, require_no_slopes, require_still_slopes
 from ._torch_graphs import end_graphs
 from ._torch_int8 import attend_with_scales, int8_of_tensors  # noqa: F401
 from ._torch_second import second_operator, tangent_operator
@@ -248,9 +248,9 @@ class RedblueAttention(torch.autograd.Function):
     @staticmethod
     def jvp(ctx: Any, *tangents: Any) -> Tuple:
         *arrays, o, lse = ctx.saved_tensors
-        require_still_modifiers("tangents of", *tangents[4:])
+        require_still_slopes("tangents of", tangents[4])
         require_exact_tangents(ctx.options.get("approximate"))
-        return _functions.tangent.apply(*tangents[:4], o, lse, *arrays, *_with_patterns(ctx.options))
+        return _functions.tangent.apply(*tangents[:4], tangents[5], o, lse, *arrays, *_with_patterns(ctx.options))
 
     @staticmethod
     def backward(ctx: Any, do: Optional[Tensor], dlse: Optional[Tensor]) -> Tuple:
@@ -287,7 +287,7 @@ def attention(q: Tensor, k: Tensor, v: Tensor, *, out: Optional[Tensor] = None, 
     forward pass, and of the gradients unless it is bf16: then they take their own default (redblue.attention_backward).
     out, tolerance (nothing is proved of gradients) and schedule (it names the schedule of one pass) do not go with
     gradients, and with nothing else in which torch must know the call as an operator. Deterministic; twice
-    differentiable in q, k, v and bias. int8 keys and values have no gradients.
+    differentiable in q, k, v, bias and sinks. int8 keys and values have no gradients.
     """
     attend = attend_with_scales if any(name in options for name in SCALES) else of_tensors
     return attend(q, k, v, out, return_lse, options)

@@ -165,8 +165,8 @@ void add_plan(nb::module_& m) {
           "run", nb::overload_cast<const NamedPlan&, nb::handle, bool, index_t, bool>(&run), "arrays"_a,
           "tokens_first"_a, "seed"_a, "measure"_a,
           "Runs the plan on a tuple of arrays: q, k, v, o, lse, bias, slopes, sinks, do, dq, dk, dv, dbias, dsinks, s, "
-          "p, dlse, tq, tk, tv, to, tlse, gq, gk, gv, lq, lk, lv, ldo, ldlse, tbias, gbias, lbias, None where the "
-          "operation has none. Returns what the run counted, if `measure`.")
+          "p, dlse, tq, tk, tv, to, tlse, gq, gk, gv, lq, lk, lv, ldo, ldlse, tbias, gbias, lbias, tsinks, gsinks, "
+          "lsinks, None where the operation has none. Returns what the run counted, if `measure`.")
       .def("__getstate__", &plan_state)
       .def("__setstate__", &set_plan_state)
       .def("count", &counted, "Runs the plan without data; returns what was counted.")

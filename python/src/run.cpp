@@ -53,6 +53,9 @@ Form form_of(SlowArray a, bool tokens_first) {
     case SlowArray::slopes:
     case SlowArray::sinks:
     case SlowArray::dSinks:
+    case SlowArray::tSinks:
+    case SlowArray::gSinks:
+    case SlowArray::LSinks:
       return Form::heads;
     case SlowArray::bias:
     case SlowArray::dBias:

@@ -27,12 +27,12 @@ auto unlocked(const F& f) {
 
 /// The arrays that a run takes, in this order; what the operation does not have is None.
 inline constexpr auto kRunArrays = std::to_array<SlowArray>(
-    {SlowArray::Q,      SlowArray::K,      SlowArray::V,    SlowArray::O,    SlowArray::lse,  SlowArray::bias,
-     SlowArray::slopes, SlowArray::sinks,  SlowArray::dO,   SlowArray::dQ,   SlowArray::dK,   SlowArray::dV,
-     SlowArray::dBias,  SlowArray::dSinks, SlowArray::S,    SlowArray::P,    SlowArray::dlse, SlowArray::tQ,
-     SlowArray::tK,     SlowArray::tV,     SlowArray::tO,   SlowArray::tlse, SlowArray::gQ,   SlowArray::gK,
-     SlowArray::gV,     SlowArray::LQ,     SlowArray::LK,   SlowArray::LV,   SlowArray::LdO,  SlowArray::Ldlse,
-     SlowArray::tBias,  SlowArray::gBias,  SlowArray::LBias});
+    {SlowArray::Q,      SlowArray::K,      SlowArray::V,     SlowArray::O,      SlowArray::lse,    SlowArray::bias,
+     SlowArray::slopes, SlowArray::sinks,  SlowArray::dO,    SlowArray::dQ,     SlowArray::dK,     SlowArray::dV,
+     SlowArray::dBias,  SlowArray::dSinks, SlowArray::S,     SlowArray::P,      SlowArray::dlse,   SlowArray::tQ,
+     SlowArray::tK,     SlowArray::tV,     SlowArray::tO,    SlowArray::tlse,   SlowArray::gQ,     SlowArray::gK,
+     SlowArray::gV,     SlowArray::LQ,     SlowArray::LK,    SlowArray::LV,     SlowArray::LdO,    SlowArray::Ldlse,
+     SlowArray::tBias,  SlowArray::gBias,  SlowArray::LBias, SlowArray::tSinks, SlowArray::gSinks, SlowArray::LSinks});
 
 /// How an array of a run lies, where those of tokens have tokens first or heads.
 Form form_of(SlowArray array, bool tokens_first);

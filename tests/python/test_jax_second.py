@@ -143,6 +143,28 @@ def test_a_moving_bias_is_that_of_plain_attention(shape):
             np.testing.assert_allclose(a, b, atol=1e-10, rtol=1e-10)
 
 
+def test_moving_sinks_are_those_of_plain_attention():
+    def with_sinks(q, k, v, sinks):
+        k, v = (jnp.repeat(x, 2, 1) for x in (k, v))
+        s = q @ jnp.swapaxes(k, -1, -2) / math.sqrt(q.shape[-1])
+        s = jnp.concatenate([s, jnp.broadcast_to(sinks[:, None, None], (2, 4, 5, 1))], -1)
+        return jax.nn.softmax(s)[..., :-1] @ v, jax.nn.logsumexp(s, -1)
+
+    x, t = ((*arrays(i), jnp.array(np.random.default_rng(i + 2).standard_normal(4))) for i in range(2))
+    our, every = lambda q, k, v, sinks: ours(q, k, v, sinks=sinks), (0, 1, 2, 3)
+    loss = lambda f: lambda *y: (lambda o, lse: jnp.sin(o).sum() + (lse**3).sum())(*f(*y))
+    for transform in (
+        lambda f: jax.jvp(f, x, t),
+        lambda f: jax.jvp(jax.grad(loss(f), every), x, t),
+        lambda f: jax.grad(lambda *y: times(jax.grad(loss(f), every)(*y), t), every)(*x),
+        lambda f: jax.grad(lambda *y: jax.jvp(loss(f), y, t)[1], every)(*x),
+        lambda f: jax.grad(lambda sinks: (jax.grad(loss(f))(*x[:3], sinks) ** 2).sum())(x[3]),
+        lambda f: jax.hessian(lambda sinks: loss(f)(*x[:3], sinks))(x[3]),
+    ):
+        for a, b in zip(*(jax.tree.leaves(transform(f)) for f in (our, with_sinks)), strict=True):
+            np.testing.assert_allclose(a, b, atol=1e-10, rtol=1e-10)
+
+
 def test_the_gradient_of_a_bias_may_move_along_that_of_o():
     q, k, v = arrays()
     bias, do, moved = (jnp.array(np.random.default_rng(i).standard_normal(s)) for i, s in enumerate(((5, 6), (2, 4, 5, 2), (2, 4, 5, 2))))
@@ -170,14 +192,15 @@ def test_what_is_not_computed_is_refused():
             third()
     with pytest.raises(redblue.Unsupported, match="tangents of tangents .*gradient of a tangent"):
         jax.jvp(lambda q: jax.jvp(loss, (q,), (t,))[1], (q,), (t,))
-    sinks = jnp.ones(4)
-    f = lambda sinks, q=q: (rj.attention(q, k, v, sinks=sinks) ** 2).sum()
+    slopes = jnp.ones(4)
+    f = lambda slopes, q=q: (rj.attention(q, k, v, alibi_slopes=slopes) ** 2).sum()
     for wrong in (
-        lambda: jax.jvp(f, (sinks,), (sinks,)),
-        lambda: jax.grad(lambda sinks: (jax.grad(f)(sinks) ** 2).sum())(sinks),
-        lambda: jax.grad(lambda q: (jax.grad(f)(sinks, q) ** 2).sum())(q),
-        lambda: jax.jvp(lambda q: jax.grad(f)(sinks, q), (q,), (t,)),
+        lambda: jax.jvp(f, (slopes,), (slopes,)),
+        lambda: jax.jvp(lambda slopes: jax.grad(f, 1)(slopes, q), (slopes,), (slopes,)),
     ):
-        with pytest.raises(redblue.Unsupported, match="alibi_slopes and sinks are not computed"):
+        with pytest.raises(redblue.Unsupported, match="alibi_slopes (is|are) not computed"):
             wrong()
-    assert jnp.isfinite(jax.grad(lambda q: (jax.grad(f, 1)(sinks, q) ** 2).sum())(q)).all()  # sinks at rest are none of these
+    assert jnp.isfinite(jax.grad(lambda q: (jax.grad(f, 1)(slopes, q) ** 2).sum())(q)).all()  # slopes at rest are none of these
+    bias = jnp.ones((5, 6))
+    with pytest.raises(redblue.InvalidProblem, match="the gradient of a bias under a softcap"):
+        jax.hessian(lambda bias: (rj.attention(q, k, v, bias=bias, softcap=1.5) ** 2).sum())(bias)

@@ -28,10 +28,10 @@ CALLS = {
         lambda **k: redblue.attention_partial_backward(X, X, X, X, X, ROWS, **k),
         [*OF_ARRAYS, "dq", "dk", "dv"],
     ),
-    "attention_tangent": (lambda **k: redblue.attention_tangent(X, X, X, X, X, X, **k), [*OF_ARRAYS, "o", "lse", "tbias"]),
+    "attention_tangent": (lambda **k: redblue.attention_tangent(X, X, X, X, X, X, **k), [*OF_ARRAYS, "o", "lse", "tbias", "tsinks"]),
     "attention_second": (
         lambda **k: redblue.attention_second(X, X, X, X, X, X, X, **k),
-        [*OF_ARRAYS, "o", "lse", "dlse", "gbias", "bias_gradient"],
+        [*OF_ARRAYS, "o", "lse", "dlse", "gbias", "bias_gradient", "gsinks", "sinks_gradient"],
     ),
     "merge": (lambda **k: redblue.merge(X, ROWS, X, ROWS, **k), ["out", "layout", "threads"]),
 }
@@ -42,7 +42,7 @@ GIVEN = {  # what a keyword is judged beside
     "o": {"lse": ROWS},
     "lse": {"o": X},
     **dict.fromkeys(("bias_gradient", "tbias", "gbias"), {"bias": np.ones((4, 4))}),
-    "sinks_gradient": {"sinks": np.ones(2)},
+    **dict.fromkeys(("sinks_gradient", "tsinks", "gsinks"), {"sinks": np.ones(2)}),
 }
 
 
@@ -59,7 +59,7 @@ def test_a_value_of_a_wrong_type_is_refused_by_name(function, keyword):
 
 
 def test_words_that_are_none_of_a_keyword_are_refused_by_name():
-    for keyword in ("forward_given", "return_lse", "bias_gradient", "sinks_gradient", "lse_gradient", "bias_direction", "accumulate", "alibi", "sinks", "causal"):
+    for keyword in ("forward_given", "return_lse", "bias_gradient", "sinks_gradient", "lse_gradient", "bias_direction", "sinks_direction", "accumulate", "alibi", "sinks", "causal"):
         for call in (redblue.plan, redblue.bound):
             with pytest.raises(redblue.InvalidProblem, match=f"{keyword} = 'x': give True or False"):
                 call("backward", **SIZES, **{keyword: "x"})

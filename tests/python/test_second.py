@@ -105,6 +105,36 @@ def test_a_bias_moves_and_has_gradients_of_gradients(case):
         np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.parametrize("case", CASES)
+def test_sinks_move_and_have_gradients_of_gradients(case):
+    options = CASES[case]
+    random = np.random.default_rng(5)
+    sinks, tsinks, u = (random.standard_normal(4) for _ in range(3))
+    q, k, v, do = arrays(case)
+    t = arrays(case, 1)[:3]
+    step = 1e-5
+    attend = lambda by: redblue.attention(*(x + by * d for x, d in zip((q, k, v), t)), sinks=sinks + by * tsinks, return_lse=True, **options)
+    ends, (o, lse) = [attend(by) for by in (step, -step)], attend(0)
+    dlse = random.standard_normal(lse.shape)
+    for given in ((o, lse), (None, None)):
+        found = redblue.attention_tangent(*t, q, k, v, *given, tsinks=tsinks, sinks=sinks, **options)
+        for ours, above, below in zip(found, *ends):
+            np.testing.assert_allclose(ours, (above - below) / (2 * step), atol=1e-8)
+
+    def loss(sinks):
+        o, lse = redblue.attention(q, k, v, sinks=sinks, return_lse=True, **options)
+        of = redblue.attention_backward(do, q, k, v, o, lse, dlse=dlse, sinks=sinks, sinks_gradient=True, **options)
+        return sum((g * d).sum() for g, d in zip((*of[:3], of.dsinks), (*t, tsinks)))
+
+    second = redblue.attention_second(*t, do, q, k, v, o, lse, dlse=dlse, gsinks=tsinks, sinks=sinks, **options)
+    assert second.sinks.shape == (4,)
+    assert (second.sinks * u).sum() == pytest.approx((loss(sinks + step * u) - loss(sinks - step * u)) / (2 * step), abs=1e-6, rel=1e-6)
+    at_rest = redblue.attention_second(*t, do, q, k, v, o, lse, sinks_gradient=True, sinks=sinks, **options)
+    zeros = redblue.attention_second(*t, do, q, k, v, o, lse, gsinks=0 * tsinks, sinks=sinks, **options)
+    for a, b in zip(at_rest, zeros):
+        np.testing.assert_array_equal(a, b)
+
+
 def test_without_o_and_lse_a_forward_pass_runs_first():
     q, k, v, do = arrays("plain")
     g = arrays("plain", 1)[:3]
@@ -150,6 +180,8 @@ def test_what_is_not_computed_is_refused():
         ({"tbias": bias}, "tbias: there is no bias"),
         ({"tbias": bias, "bias": mask}, "tbias: bias is of bool and does not move"),
         ({"tbias": bias[:, :1], "bias": bias}, "tbias is"),
+        ({"tsinks": np.zeros(4)}, "tsinks: there are no sinks"),
+        ({"tsinks": np.zeros(3), "sinks": np.zeros(4)}, "tsinks is"),
     ):
         with pytest.raises(redblue.InvalidProblem, match=match):
             redblue.attention_tangent(q, k, v, q, k, v, **options)

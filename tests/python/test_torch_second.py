@@ -227,6 +227,62 @@ def test_a_moving_bias_is_that_of_plain_attention():
         close(second(our), second(with_bias))
 
 
+SINKS = {
+    "with a bias": {"causal": True, "bias": (4, 5, 1)},
+    "dropout and a softcap": {"dropout": 0.3, "seed": 7, "softcap": 1.5},
+    "padded, with a small cache": {"M": 120, "seqused_k": [4, 0]},
+    "packed": {"cu_seqlens_q": [0, 2, 5], "cu_seqlens_k": [0, 3, 6]},
+}
+
+
+def case_of_sinks(name):
+    """Inputs that require gradients, sinks the last of them, or a bias behind them, and the function of them."""
+    options, (x, _) = dict(SINKS[name]), arrays()
+    shape = options.pop("bias", None)
+    if name == "packed":
+        x = [y[:1] for y in x]
+    x.append(torch.randn(4, dtype=torch.float64))
+    if shape is not None:
+        x.append(torch.randn(shape, dtype=torch.float64))
+    return needing_gradients(x), lambda q, k, v, sinks, bias=None: ours(q, k, v, sinks=sinks, bias=bias, **options)
+
+
+@pytest.mark.parametrize("name", SINKS)
+def test_sinks_are_differentiated_as_q_k_and_v_are(name):
+    x, f = case_of_sinks(name)
+    assert torch.autograd.gradcheck(f, x, check_forward_ad=True, fast_mode=True)
+    assert torch.autograd.gradgradcheck(f, x, check_fwd_over_rev=True, check_batched_grad=True, fast_mode=True)
+    x = [y.detach() for y in x]
+    loss = lambda *x: loss_of(lambda *_: f(*x))(*x[:3])
+    close(func.hessian(loss, (0, 3))(*x), func.jacrev(func.jacrev(loss, (0, 3)), (0, 3))(*x))
+
+
+def test_moving_sinks_are_those_of_plain_attention():
+    x, t = arrays()
+    sinks, moved = (torch.randn(4, dtype=torch.float64) for _ in range(2))
+
+    def with_sinks(q, k, v, sinks):
+        k, v = (y.repeat_interleave(2, 1) for y in (k, v))
+        s = q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])
+        s = torch.cat([s, sinks.view(1, 4, 1, 1).expand(2, 4, 5, 1)], -1)
+        return torch.softmax(s, -1)[..., :-1] @ v, torch.logsumexp(s, -1)
+
+    our = lambda q, k, v, sinks: ours(q, k, v, sinks=sinks)
+    loss = lambda f: lambda *y: (lambda o, lse: o.sin().sum() + (lse**3).sum())(*f(*y))
+    every = (0, 1, 2, 3)
+    for transform in (
+        lambda f: func.jvp(f, (*x, sinks), (*t, moved)),
+        lambda f: func.jvp(lambda sinks: f(*x, sinks), (sinks,), (moved,)),
+        lambda f: func.jvp(func.grad(loss(f), every), (*x, sinks), (*t, moved)),
+        lambda f: func.grad(lambda *y: sum((g * d).sum() for g, d in zip(func.grad(loss(f), every)(*y), (*t, moved))), every)(*x, sinks),
+        lambda f: func.grad(lambda *y: func.jvp(loss(f), y, (*t, moved))[1], every)(*x, sinks),
+        lambda f: func.grad(lambda sinks: func.grad(loss(f))(*x, sinks).square().sum())(sinks),
+        lambda f: func.hessian(lambda sinks: loss(f)(*x, sinks))(sinks),
+        lambda f: func.vmap(lambda d: func.jvp(func.grad(loss(f), every), (*x, sinks), (*t, d))[1])(torch.stack([moved, sinks])),
+    ):
+        close(transform(our), transform(with_sinks))
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_a_hessian_has_the_same_numbers_in_both_orders(name):
     x, f = case_of(name)
@@ -279,15 +335,15 @@ def test_what_is_not_computed_is_refused():
         func.jvp(func.grad(penalty), (q,), (t,))
     with pytest.raises(redblue.Unsupported, match="tangents of tangents .* gradient of a tangent"):
         func.jvp(lambda q: func.jvp(loss, (q,), (t,))[1], (q,), (t,))
-    bias, sinks = torch.randn(5, 6, dtype=torch.float64), torch.randn(4, dtype=torch.float64)
-    f = lambda x: ours(q, k, v, sinks=x)[0].sum()
-    for transform in (func.jacfwd(f), func.hessian(f), func.grad(lambda x: func.grad(f)(x).square().sum())):
-        with pytest.raises(redblue.Unsupported, match="alibi_slopes and sinks are not computed"):
-            transform(sinks)
+    bias, slopes = torch.randn(5, 6, dtype=torch.float64), torch.rand(4, dtype=torch.float64)
+    with pytest.raises(redblue.Unsupported, match="tangents of alibi_slopes are not computed"):
+        func.jacfwd(lambda x: ours(q, k, v, alibi_slopes=x)[0].sum())(slopes)
+    with pytest.raises(redblue.Unsupported, match="vmap with a gradient or a direction of sinks"):
+        func.vmap(lambda q: func.grad(lambda sinks: ours(q, k, v, sinks=sinks)[0].sum())(slopes))(torch.stack([q, q]))
     with pytest.raises(redblue.InvalidProblem, match="the gradient of a bias under a softcap"):
         func.hessian(lambda x: ours(q, k, v, bias=x, softcap=1.5)[0].sum())(bias)
     with pytest.raises(redblue.Unsupported, match="alibi_slopes is not computed"):
-        func.grad(lambda x: ours(q, k, v, alibi_slopes=x)[0].sum())(sinks.abs())
+        func.grad(lambda x: ours(q, k, v, alibi_slopes=x)[0].sum())(slopes)
     polynomial = lambda q: redblue.attention(q, k, v, approximate="2:4.0").square().sum()
     with pytest.raises(redblue.Unsupported, match="of approximations"):
         func.hessian(polynomial)(q)
