@@ -282,28 +282,6 @@ struct BeginWithMovingSinks {
   }
 };
 
-/// r <- tsink in slow memory: how lse of rows that see no key moves with their sinks
-struct MovingSinksOver {
-  static constexpr std::string_view name = "moving_sinks_over";
-  static constexpr std::array access{Access::update, Access::read, Access::read};
-  static constexpr Axes axes{"i. .. .."};
-  static constexpr bool fits(Shape r, Shape sinks, Shape tsinks) {
-    return r.cols == 1 && sinks.cols == 1 && tsinks == sinks;
-  }
-  static constexpr index_t macs(Shape, Shape, Shape) { return 0; }
-  static constexpr std::array<std::string_view, 2> parameter_names{"first", "row"};
-  auto parameters() { return std::tie(first, row); }
-  bool first = true;
-  index_t row = 0;
-  template <class T>
-  void run(View<T> r, View<const T> sinks, View<const T> tsinks) const {
-    for (index_t i = 0; i < r.rows(); ++i) {
-      const index_t h = (row + i) % sinks.words();
-      r[i] = sinks[h] == kMinusInf<T> ? T(0) : tsinks[h];
-    }
-  }
-};
-
 /// LSinks <- LSinks - exp(sink - lse) (D (gsink - w) + x), over these rows: the gradient of a score whose key has the
 /// value 0, by the formula of all others (kernels/second.hpp).
 struct AddMovingSinkGradients {

@@ -20,9 +20,9 @@ namespace redblue::kernel {
 /// redblue's own for exact attention.
 using ExactKernels =
     std::tuple<ModifyScores, SoftcapGradient, Drop, Multiply, BeginWithSinks, AddSinks, AddSinkWeights, SinksOver,
-               BeginWithMovingSinks, MovingSinksOver, AddMovingSinkGradients, AddSinkGradients, AddBiasGradient,
-               AddSinkBiasGradient, AddLseBiasGradient, Zero, Scale, Add, Subtract, Gemm, Scores, Hide, StatisticsInit,
-               SoftmaxInit, StatisticsAdd, OnlineSoftmax, TileSoftmax, LogSum, DivideRows, ScaleRows, WeightsAccumulate,
+               BeginWithMovingSinks, AddMovingSinkGradients, AddSinkGradients, AddBiasGradient, AddSinkBiasGradient,
+               AddLseBiasGradient, Zero, Scale, Add, Subtract, Gemm, Scores, Hide, StatisticsInit, SoftmaxInit,
+               StatisticsAdd, OnlineSoftmax, TileSoftmax, LogSum, DivideRows, ScaleRows, WeightsAccumulate,
                BeginWithGiven, NormaliseRows, NormaliseAndDrop, BlockSoftmax, MergeLse, JoinLse, MergeRows, MergeOutput,
                UnshiftedExp, AddRowSums, Log, DivideAccumulate, Weights, ScoreGradient, RowDots, ValueGradients,
                GemmOver, ZeroOver, NoKeysOver, AddNormalised, AddRowDots, AddScoreGradient, Copy, PairProducts,

@@ -68,7 +68,7 @@ Problem heads(Problem p, Operation op, index_t batch) {
 }
 
 TEST(Heap, ARunTakesWhatItSaysAndBookkeeping) {
-  constexpr std::int64_t kOfARun = 10 << 10, kOfAWorker = 13 << 10;  // docs/machines.md
+  constexpr std::int64_t kOfARun = 10 << 10, kOfAWorker = 14 << 10;  // docs/machines.md
   const auto pool = make_pool(8);
   for (const Operation op : {Operation::forward, Operation::backward})
     for (const Problem& p : {heads(problem(10, 12, 4, 4), op, 8), heads(problem(60, 70, 8, 8), op, 1)})

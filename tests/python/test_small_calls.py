@@ -16,7 +16,7 @@ def test_other_devices_are_refused_by_the_core():
     plan = _calls.call_for("forward", redblue._torch_arrays.Torch, q, q, q, redblue._attention.request(q, q, q).settings, (False,))
     elsewhere = torch.empty(1, 1, 16, 8, device="meta")
     with pytest.raises(TypeError, match="a tensor is on device meta: redblue runs on the CPU"):
-        redblue._torch_arrays.Torch.run(plan.plan, (elsewhere, q, q, torch.empty_like(q), *(None,) * 26), False, 0)
+        redblue._torch_arrays.Torch.run(plan.plan, (elsewhere, q, q, torch.empty_like(q), *(None,) * 32), False, 0)
 
 
 def test_an_import_brings_no_modules_that_few_programs_need():

@@ -133,10 +133,10 @@ Words footprint_of_cores(const Sizes& x, const CoreRules& rules, OfCore footprin
   Words most;
   for (const Core& c : cores) most = std::max(most, kept_slopes(c.sizes) + footprint(c.sizes));
   for_hidden_of_all(x, rules, [&](const SlowMatrix& m, Range) {
-    const Words passing = moves_with_sinks(x, m.array) ? passing_moving_sinks(x, direction_of_sinks(m.array))
-                          : m.array == SlowArray::lse  ? passing_sink(x, 0)
-                                                       : Words(0);
-    most = std::max(most, x.word(m.array) + passing);
+    const Words beside = moves_with_sinks(x, m.array) ? held_moving_sinks(x, direction_of_sinks(m.array))
+                         : m.array == SlowArray::lse  ? passing_sink(x, 0)
+                                                      : Words(0);
+    most = std::max(most, x.word(m.array) + beside);
   });
   if (rules.of_pairs && hidden_pairs(x, cores) > 0) most = std::max(most, x.word(*rules.of_pairs));
   return std::max(most, gradients_of_modifiers_footprint(x, !cores.empty()));
@@ -166,7 +166,8 @@ Io io_of_cores(const Sizes& x, const CoreRules& rules, FunctionRef<Io(const Size
   for_hidden_of_all(x, rules, [&](const SlowMatrix& m, Range rows) {
     io.write(m.array, Words(rows.size()) * m.shape.cols);
     if (m.array == SlowArray::lse) io = io + sinks_io(x, 1);
-    if (moves_with_sinks(x, m.array)) io = io + moving_sinks_io(x, direction_of_sinks(m.array), 1);
+    if (moves_with_sinks(x, m.array))
+      io = (io + moving_sinks_io(x, direction_of_sinks(m.array), 1)).read(SlowArray::lse, rows.size());
   });
   if (rules.of_pairs) io.write(*rules.of_pairs, hidden_pairs(x, cores));
   if (!x.modifiers.any()) return io;

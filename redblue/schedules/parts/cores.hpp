@@ -294,11 +294,19 @@ struct Masked : S {
   /// How lse of rows that see no key moves: as their sinks do.
   template <Machine M>
   [[gnu::noinline]] static void sinks_alone_move(M& m, const Operands& x, const SlowMatrix& of_lse, Range rows) {
-    const kernel::MovingSinksOver over{true, rows.begin};
-    if constexpr (requires { x.tSinks; })
-      m.update(over, of_lse.rows(rows), m.stream(x.sinks.all()), m.stream(x.tSinks.all()));
-    if constexpr (requires { x.gSinks; })
-      m.update(over, of_lse.rows(rows), m.stream(x.sinks.all()), m.stream(x.gSinks.all()));
+    if constexpr (requires { x.tSinks; } || requires { x.gSinks; }) {
+      const auto move = [&](const SlowMatrix& direction) {
+        const auto sinks = m.load(x.sinks.all()), along = m.load(direction.all());
+        for (index_t i = rows.begin; i < rows.end; ++i) {
+          const Range row{i, i + 1};
+          const auto lse = m.load(x.lse.rows(row)), moves = m.alloc(of_lse.rows(row));
+          m.compute(kernel::BeginWithMovingSinks{i}, moves, lse, sinks, along);
+          m.store(moves, of_lse.rows(row));
+        }
+      };
+      if constexpr (requires { x.tSinks; }) move(x.tSinks);
+      if constexpr (requires { x.gSinks; }) move(x.gSinks);
+    }
   }
   /// Does each core have rows of its own in all workspace, and words of its own in dBias?
   static bool cores_are_independent(const Modifiers& m) {

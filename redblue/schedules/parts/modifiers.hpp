@@ -239,6 +239,10 @@ constexpr SlowArray direction_of_sinks(SlowArray of_lse) {
 inline Words passing_moving_sinks(const Sizes& x, SlowArray direction) {
   return x.modifiers.sinks_move ? x.word(SlowArray::sinks) + x.word(direction) : Words(0);
 }
+/// They stay, with lse of a row, while the rows that see no key pass.
+inline Words held_moving_sinks(const Sizes& x, SlowArray direction) {
+  return x.tile(SlowArray::sinks, x.mask.group, 1) + x.tile(direction, x.mask.group, 1) + x.tile(SlowArray::lse, 1, 1);
+}
 
 /// Two statistics of rows, beside other words, while their sinks pass.
 inline Phase sinks_phase(const Sizes& x, Words also, index_t rows) {
@@ -381,8 +385,8 @@ template <class M, class Operands, class ForRows>
     for_rows([&](Range rows) {
       for (index_t i = rows.begin; i < rows.end; ++i) {
         const Range row{i, i + 1};
-        m.compute(kernel::AddMovingSinkGradients{i}, LSinks, sinks, gSinks, m.stream(x.lse.rows(row)),
-                  m.stream(x.D.rows(row)), m.stream(x.Hm.rows(row)), m.stream(x.Xm.rows(row)));
+        const auto D = m.load(x.D.rows(row)), w = m.load(x.Hm.rows(row)), x_i = m.load(x.Xm.rows(row));
+        m.compute(kernel::AddMovingSinkGradients{i}, LSinks, sinks, gSinks, m.stream(x.lse.rows(row)), D, w, x_i);
       }
     });
     m.store(LSinks, x.LSinks.all());
@@ -442,8 +446,9 @@ inline Words gradients_of_modifiers_footprint(const Sizes& x, bool swept) {
     Words words;
     for (const SlowArray a : {SlowArray::sinks, SlowArray::gSinks, SlowArray::LSinks})
       words += x.tile(a, x.mask.group, 1);
-    for (const SlowArray a : {SlowArray::lse, SlowArray::D, SlowArray::Hm, SlowArray::Xm})
-      if (swept) words += x.word(a);
+    if (swept)
+      words += x.word(SlowArray::lse) + x.tile(SlowArray::D, 1, 1) + x.tile(SlowArray::Hm, 1, 1) +
+               x.tile(SlowArray::Xm, 1, 1);
     most = std::max(most, words);
   }
   if (of_sinks || of_bias)
