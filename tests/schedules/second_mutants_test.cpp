@@ -195,13 +195,14 @@ TEST(SecondMutants, OfTheGradientOfSinksThatMoveAreCaught) {
   const S::Tiling t{{{3, 2}, 2, 2, {3, 2}}};
   const Trace right = recorded<S>(x, t);
   const Is begins = computes<kernel::BeginWithMovingSinks>(), adds = computes<kernel::AddMovingSinkGradients>();
-  expect_caught<S>(x, t,
-                   {{"forgets gSinks", without(right, all(begins))},
-                    {"takes the sinks for gSinks", mixed_up(right, begins, gSinks, sinks)},
-                    {"takes x for D", mixed_up(right, adds, D, Xm)},
-                    {"forgets LSinks", without(right, all(stores(LSinks)))},
-                    {"begins LSinks with nothing", without(right, all(computes<kernel::Zero>(LSinks)))},
-                    {"adds the last row to LSinks twice", twice(right, last(adds))}});
+  expect_caught<S>(
+      x, t,
+      {{"forgets gSinks", without(right, all(begins))},
+       {"takes the sinks for gSinks", mixed_up(right, begins, gSinks, sinks)},
+       {"takes x for D", changed(right, last(loads(D)), [](Operation& op) { op.args[1].block.array = Xm; })},
+       {"forgets LSinks", without(right, all(stores(LSinks)))},
+       {"begins LSinks with nothing", without(right, all(computes<kernel::Zero>(LSinks)))},
+       {"adds the last row to LSinks twice", twice(right, last(adds))}});
 }
 
 TEST(SecondMutants, OfTangentsThatOnlyNumbersCanTellAreCaught) {
