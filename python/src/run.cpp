@@ -49,25 +49,9 @@ std::function<void(double)> signal_watch() { return SignalWatch(); }
 
 Form form_of(SlowArray a, bool tokens_first) {
   if (is_statistic(a)) return Form::rows;
-  switch (a) {
-    case SlowArray::slopes:
-    case SlowArray::sinks:
-    case SlowArray::dSinks:
-    case SlowArray::tSinks:
-    case SlowArray::gSinks:
-    case SlowArray::LSinks:
-      return Form::heads;
-    case SlowArray::bias:
-    case SlowArray::dBias:
-    case SlowArray::tBias:
-    case SlowArray::gBias:
-    case SlowArray::LBias:
-    case SlowArray::S:
-    case SlowArray::P:
-      return Form::heads_first;
-    default:
-      return tokens_first ? Form::tokens_first : Form::heads_first;
-  }
+  if (is_of_heads(a)) return Form::heads;
+  if (is_like_bias(a) || is_of_pairs(a)) return Form::heads_first;
+  return tokens_first ? Form::tokens_first : Form::heads_first;
 }
 
 bool is_written(const Problem& p, SlowArray a) {
