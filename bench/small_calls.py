@@ -10,7 +10,8 @@ import time
 import numpy as np
 
 import redblue
-from redblue import _arrays, _attention, _core
+from redblue import _attention, _core
+from redblue._call import families
 
 CALLS, ROUNDS = 100, 200
 MORE_HEADS = 8
@@ -37,7 +38,7 @@ def of_torch():
 
 def runs_of(q):
     """Runs of the plan alone, of one head and of MORE_HEADS more, as a call begins them."""
-    family = _arrays.family_of(q, q, q)[0]
+    family = families.family_of(q, q, q)[0]
     runs = []
     for heads in (1, 1 + MORE_HEADS):
         x = q.repeat(heads, 1) if isinstance(q, np.ndarray) else q.repeat(1, heads, 1, 1)
@@ -50,7 +51,7 @@ def runs_of(q):
 
 def steps_of(q, *, tensors):
     """{step: a function that does it alone}, of a call of attention with these arrays that came before."""
-    family = _arrays.family_of(q, q, q)[0]
+    family = families.family_of(q, q, q)[0]
     one, more = runs_of(q)
     options = {} if tensors else {"threads": 1}
     steps = {
@@ -61,7 +62,9 @@ def steps_of(q, *, tensors):
         "more": more,
     }
     if tensors:
-        steps["what torch must know of the call"] = lambda: redblue.torch._way((q, q, q, None, None, None))
+        from redblue._torch import attention as operators
+
+        steps["what torch must know of the call"] = lambda: operators.way_of((q, q, q, None, None, None))
     return steps
 
 

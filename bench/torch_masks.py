@@ -19,11 +19,11 @@ os.environ.setdefault("OMP_NUM_THREADS", "2")
 import torch  # noqa: E402
 
 import redblue  # noqa: E402
-from redblue import _masks  # noqa: E402
+from redblue._call import masks  # noqa: E402
 
 WARM_UP, CALLS = 4, 20  # of masks that change
 NOTHING = 1 << 62  # pairs that no mask has
-LEAST_PAIRS = _masks.LEAST_PAIRS
+LEAST_PAIRS = masks.LEAST_PAIRS
 
 
 def masks(n):
@@ -41,7 +41,7 @@ def way(least, attention):
     """The attention, that recognises masks from `least` pairs on."""
 
     def call(*arguments, **options):
-        _masks.LEAST_PAIRS = least
+        masks.LEAST_PAIRS = least
         return attention(*arguments, **options)
 
     return call
@@ -67,7 +67,7 @@ def calls(type, n, mask, forward):
     outputs = [f(*inputs, attn_mask=mask) for f in (RECOGNISED, BIAS, TORCH)]
 
     def gradients(o, least):
-        _masks.LEAST_PAIRS = least
+        masks.LEAST_PAIRS = least
         return torch.autograd.grad(o, inputs, g, retain_graph=True)
 
     return [lambda o=o, least=least: gradients(o, least) for o, least in zip(outputs, (LEAST_PAIRS, NOTHING, NOTHING))]

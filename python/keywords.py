@@ -13,7 +13,7 @@ def main(module_dir, output):
     package.__path__ = [str(Path(__file__).parent / "redblue")]
     sys.modules["redblue"] = package
     sys.modules["redblue._core"] = package._core = importlib.import_module("_core")
-    options = importlib.import_module("redblue._options")
+    options = importlib.import_module("redblue._call.options")
     types_of = {"list": "Any", "object": "Any", "bytes": "Union[int, str]"}
     lines = ["from typing import Any, NamedTuple, Optional, TypedDict, Union", "", "class Options(TypedDict, total=False):"]
     for o in options.OPTIONS.values():

@@ -91,16 +91,14 @@ wheel() {
 }
 
 package=$PWD/build/python
-frameworks=(tests/python/test_{torch,torch_second,torch_strides,known_calls,replaced,gradient_of_lse,broadcast_masks}.py
-            tests/python/test_{lowest_rows,training,ranks_torch,check_ranks,transformers,how_to,second_examples}.py
-            tests/python/test_{jax,jax_abi,jax_lengths,jax_second,onnx_backend,onnx_fuse,onnx_exports}.py)
+frameworks=tests/python/frameworks
 pytest() {
   PYTHONPATH=$package REDBLUE_CLI=$PWD/build/release/redblue REDBLUE_C_LIBRARY=$PWD/build/release/libredblue_c.so \
     build/venv/bin/python -m pytest -q -rs -n "$jobs" --dist worksteal "$@"  # -rs: what was skipped, and why
 }
 python_tests() {
-  local without=("${frameworks[@]/#/--ignore=}")
-  if $first; then few_cases pytest -m "not slow" "${without[@]}" tests/python; else pytest "${without[@]}" tests/python; fi
+  set -- --ignore=$frameworks tests/python
+  if $first; then few_cases pytest -m "not slow" "$@"; else pytest "$@"; fi
 }
 
 # Some cases of each test, where all of them run elsewhere: on another instruction set, or under a sanitizer, which makes
@@ -248,7 +246,7 @@ if wants cpp types isa examples consumers python torch site demo; then
   part consumers "install and consume" ctest --preset release -L consumer
   part wheel "wheel" wheel
   part python "Python tests" python_tests
-  part torch "tests of PyTorch, JAX, ONNX" pytest "${frameworks[@]}"
+  part torch "tests of PyTorch, JAX, ONNX" pytest $frameworks
   part site "site" "$($all && echo end_site || echo site)"
   part demo "demo" scripts/demo.sh
 elif wants wheel; then

@@ -17,7 +17,7 @@ from concurrent import futures
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "tests/python"))
+sys.path.insert(0, str(ROOT / "tests/python/frameworks"))
 LIMIT = 300  # seconds for an architecture
 
 # What most of them import: once, and not in each process.
@@ -43,10 +43,10 @@ def _walk(model_type, answer):
     import torch
     import walk_models
 
-    import redblue._masks
+    import redblue._call.masks
 
     torch.set_num_threads(1)
-    redblue._masks.LEAST_PAIRS = 1  # lengths are options in small problems, too
+    redblue._call.masks.LEAST_PAIRS = 1  # lengths are options in small problems, too
     answer.send(walk_models.walk(model_type))
 
 

@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
 """Includes go down only: fails when a file includes a header of a room, or of a shelf of its room, above its own, or lies
-in a folder that is neither, when two headers define one type, or when the Python extension or an example includes what is
-not of the public face."""
+in a folder that is neither, when two headers define one type, when modules of the Python package import each other in a
+circle, or when the Python extension or an example includes what is not of the public face."""
 
+import ast
+import graphlib
 import re
 import sys
 from pathlib import Path
@@ -164,6 +166,29 @@ def private_includes_of(path):
     return [f"{path}: {name} is not of the public face (redblue/*.hpp)" for name in names if re.match(r"redblue/.+/", name)]
 
 
+def imports_of(path, modules):
+    """The modules of the package that one of them imports, anywhere in its text: modules are {parts of the name: path}."""
+    name = path.relative_to(ROOT / PACKAGE).with_suffix("").parts
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.level:
+            base = (*name[: len(name) - node.level], *(node.module or "").split(".")) if node.module else name[: -node.level]
+            yield from {base} & modules or {(*base, alias.name) for alias in node.names} & modules
+
+
+PACKAGE = "python/redblue"
+
+
+def circles_of_package():
+    """Where modules import each other; `import redblue` for an attribute of it, by which calls find torch, is none."""
+    paths = {p.relative_to(ROOT / PACKAGE).with_suffix("").parts: p for p in (ROOT / PACKAGE).rglob("*.py")}
+    graph = {name: set(imports_of(path, paths.keys())) for name, path in paths.items()}
+    try:
+        graphlib.TopologicalSorter(graph).prepare()
+        return []
+    except graphlib.CycleError as e:
+        return [f"{PACKAGE}: modules import each other in a circle: {' <- '.join('.'.join(x) for x in e.args[1])}"]
+
+
 TYPE = re.compile(r"^(?:namespace ([\w:]+) \{|(?:struct|class|enum class) (?!alignas)(\w+)\b(?!<)[^;]*$)")
 
 
@@ -191,6 +216,7 @@ def main():
         p.relative_to(ROOT) for folder in OUTSIDE for p in (ROOT / folder).iterdir() if p.suffix in (".hpp", ".cpp", ".c")
     ]
     wrong += [fault for path in sorted(outside) for fault in private_includes_of(path)]
+    wrong += circles_of_package()
     print("\n".join(wrong) if wrong else f"{len(files) + len(program)} files keep to their rooms, {len(outside)} to the public face")
     return 1 if wrong or not files or not outside else 0
 

@@ -19,13 +19,8 @@ from ._attention import Gradients, attention, attention_backward
 from ._compare import Comparison, compare
 from ._core import version as __version__
 from ._errors import CapacityError, Error, FileError, InvalidProblem, NotEnoughMemory, Unsupported
-from ._kvcache import flash_attn_with_kvcache
-from ._partial import attention_partial, attention_partial_backward, merge
-from ._plan import Plan, bound, certify, count, explain, plan
-from ._regimes import regimes
-from ._scores import scores, weights
-from ._second import SecondGradients, Tangents, attention_second, attention_tangent
-from ._shims import (
+from ._flash.kvcache import flash_attn_with_kvcache
+from ._flash.shims import (
     flash_attn_func,
     flash_attn_kvpacked_func,
     flash_attn_qkvpacked_func,
@@ -34,6 +29,11 @@ from ._shims import (
     flash_attn_varlen_qkvpacked_func,
     scaled_dot_product_attention,
 )
+from ._partial import attention_partial, attention_partial_backward, merge
+from ._plan import Plan, bound, certify, count, explain, plan
+from ._regimes import regimes
+from ._scores import scores, weights
+from ._second import SecondGradients, Tangents, attention_second, attention_tangent
 from ._stats import stats
 
 if TYPE_CHECKING:
@@ -44,9 +44,9 @@ if TYPE_CHECKING:
     from . import plot as plot
     from . import torch as torch
     from ._explore import explore
+    from ._flash.stand_in import install_flash_attn as install_flash_attn
+    from ._flash.stand_in import uninstall_flash_attn as uninstall_flash_attn
     from ._report import report
-    from ._stand_in import install_flash_attn as install_flash_attn
-    from ._stand_in import uninstall_flash_attn as uninstall_flash_attn
     from .torch import install as install
     from .torch import uninstall as uninstall
     from .torch import use as use
@@ -98,10 +98,10 @@ __all__ = [
 _LATER = {
     "explore": "_explore",
     "install": "torch",
-    "install_flash_attn": "_stand_in",
+    "install_flash_attn": "_flash.stand_in",
     "report": "_report",
     "uninstall": "torch",
-    "uninstall_flash_attn": "_stand_in",
+    "uninstall_flash_attn": "_flash.stand_in",
     "use": "torch",
 }
 _MODULES = ("distributed", "files", "jax", "onnx", "plot", "torch")

@@ -12,16 +12,18 @@ import numpy as np
 
 import redblue  # whose attribute `torch` is imported where it is first used
 
-from . import _calls, _masks, _scales
-from ._arrays import family_of, is_tensor, require_shape
-from ._calls import Call, call_for, key_as_given, remember
+from ._call import calls, masks
+from ._call import scales as int8
+from ._call.arrays import is_tensor, require_shape
+from ._call.calls import Call, call_for, key_as_given, remember
+from ._call.families import family_of
+from ._call.lse import of_rows, require_keys, rescaled, rescaled_with_lse
+from ._call.options import ARRAYS, NAMES, OPTIONS, Options
+from ._call.request import Request
+from ._call.settings import add_help, outputs, settings_of, sizes_of, tokens_first, unknown_options
+from ._call.threads import default_threads
 from ._core import run_known
 from ._errors import InvalidProblem, Unsupported
-from ._lse import of_rows, require_keys, rescaled, rescaled_with_lse
-from ._options import ARRAYS, NAMES, OPTIONS, Options
-from ._request import Request
-from ._settings import add_help, outputs, settings_of, sizes_of, tokens_first, unknown_options
-from ._threads import default_threads
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -43,7 +45,7 @@ def request(q: Any, k: Any, v: Any, **options: Any) -> Request:
     return request_of(*family_of(q, k, v), **options)
 
 
-def request_of(family: Any, q: Any, k: Any, v: Any, scales: Optional[_scales.Scales] = None, **options: Any) -> Request:
+def request_of(family: Any, q: Any, k: Any, v: Any, scales: Optional[int8.Scales] = None, **options: Any) -> Request:
     if not NAMES.issuperset(options):
         raise unknown_options("attention", [name for name in options if name not in OPTIONS], OPTIONS)
     bias, slopes, sinks = [None if (x := options.get(name)) is None else family.given(x, name) for name in ARRAYS]
@@ -56,14 +58,14 @@ def request_of(family: Any, q: Any, k: Any, v: Any, scales: Optional[_scales.Sca
     settings = settings_of(options, of_arrays, q)
     of_core = None
     if scales is not None:
-        _scales.require_plain(tolerance)
+        int8.require_plain(tolerance)
         types = [family.type_of(x, name) for x, name in ((q, "q"), (k, "k"), (v, "v"))]
         if types[1:] != ["int8", "int8"]:
             raise TypeError(f"k and v are of {types[1]} and {types[2]}, and have scales: these are for int8; leave {scales.names} out")
-        of_core, keys = _scales.scales_of(scales, k, settings.layout)
+        of_core, keys = int8.scales_of(scales, k, settings.layout)
         x = sizes_of(tuple(q.shape), tuple(k.shape), tuple(v.shape), settings.layout)
         queries = x.n_q * x.heads // max(1, x.kv_heads)
-        compute = _scales.arithmetic(settings.compute, types[0], settings.approximate is None and all(map(family.is_dense, (q, k, v))), queries)
+        compute = int8.arithmetic(settings.compute, types[0], settings.approximate is None and all(map(family.is_dense, (q, k, v))), queries)
         settings = settings._replace(keys_per_scale=keys, compute=compute)
     return Request(family, q, k, v, bias, slopes, sinks, settings, int(seed or 0), tolerance, of_core)
 
@@ -172,7 +174,7 @@ def attention(
     """
     scales = None
     if not (k_scale is None and v_scale is None and keys_per_scale is None):
-        scales = _scales.given(k_scale, v_scale, keys_per_scale)
+        scales = int8.given(k_scale, v_scale, keys_per_scale)
     if comm is not None or ranks is not None:
         return _over_ranks(q, k, v, out, return_lse, scales, comm, ranks, options)
     if type(q) is not np.ndarray and is_tensor(q):
@@ -215,17 +217,17 @@ def require_exact(approximate: Optional[str], tolerance: Optional[float] = None,
 
 
 def forward(
-    q: Any, k: Any, v: Any, out: Any, return_lse: bool, options: Options, scales: Optional[_scales.Scales] = None
+    q: Any, k: Any, v: Any, out: Any, return_lse: bool, options: Options, scales: Optional[int8.Scales] = None
 ) -> Any:
     """attention, of which torch records nothing."""
     into = () if out is None else (out,)
     if scales is None:
-        found: Any = run_known(_calls._as_given, (q, k, v, return_lse), options, default_threads(), into)
+        found: Any = run_known(calls._as_given, (q, k, v, return_lse), options, default_threads(), into)
         if found is not None:
             return found
     family, *own = family_of(q, k, v)
     if scales is None and own[0] is not q:  # of a library whose arrays are read as NumPy's
-        found = run_known(_calls._as_given, (*own, return_lse), options, default_threads(), into)
+        found = run_known(calls._as_given, (*own, return_lse), options, default_threads(), into)
         if found is not None:
             first, *others = found if return_lse else (found,)
             first = family.finished(first) if out is None else out
@@ -235,7 +237,7 @@ def forward(
     if return_lse:
         require_exact(r.settings.approximate, r.tolerance)
     if r.bias is not None:
-        r, _ = _masks.recognised("forward", r, options["bias"])
+        r, _ = masks.recognised("forward", r, options["bias"])
     call = call_for("forward", family, r.q, r.k, r.v, r.settings, (return_lse,))
     if r.seed == 0 and r.tolerance is None and _is_decided_by_sizes(r, options):
         alike = call.o_shape == tuple(r.q.shape)
@@ -263,7 +265,7 @@ def _is_decided_by_sizes(r: Request, options: Options) -> bool:
     """Does such a call always run as this one? A bias may be read for a mask, and numbers of modifiers be refused."""
     if options.get("bias") is None and r.slopes is None and r.sinks is None:
         return True
-    return not r.family.refuses_nan and _masks.is_small(r.q.shape, r.k.shape)
+    return not r.family.refuses_nan and masks.is_small(r.q.shape, r.k.shape)
 
 
 def _refuse_nan(r: Request, o: Any, compute: str) -> None:
@@ -292,7 +294,7 @@ def _not_finite(x: Any) -> Any:
     return ~np.isfinite(x)
 
 
-def _lse_without_values(r: Request, call: Call, lse: Any, options: Options, scales: Optional[_scales.Scales]) -> Any:
+def _lse_without_values(r: Request, call: Call, lse: Any, options: Options, scales: Optional[int8.Scales]) -> Any:
     """The lse of a call that has no output: v has no features, or there are no keys or no queries."""
     if 0 not in r.q.shape and 0 not in r.k.shape:
         one_column = r.family.zeros(r.k)[..., :1]
@@ -319,7 +321,7 @@ def gradients_request(
     if bias_gradient and r.bias is None or sinks_gradient and r.sinks is None:
         raise InvalidProblem("bias_gradient and sinks_gradient: there is no such array; give bias or sinks")
     if not bias_gradient:
-        return (r, "") if r.bias is None else _masks.recognised("backward", r, options["bias"], counted=counted)
+        return (r, "") if r.bias is None else masks.recognised("backward", r, options["bias"], counted=counted)
     if r.family.type_of(r.bias, "bias") == "bool":
         raise InvalidProblem("bias_gradient: bias is of bool and has no gradient; leave bias_gradient out, or give floats")
     return (without_products(r) if r.settings.scale == 0 else r), ""
@@ -361,7 +363,7 @@ def attention_backward(
     plain = out is None and dlse is None and bias_gradient is False and sinks_gradient is False
     if plain and o is not None and lse is not None:
         all_ = (q, k, v, False, do, o, lse)
-        found: Any = run_known(_calls._as_given, all_, options, default_threads(), ())
+        found: Any = run_known(calls._as_given, all_, options, default_threads(), ())
         if found is not None:
             return Gradients(*found)
         key = key_as_given(all_, options)

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple, Optional, Union
 
 from . import _core
 from ._attention import request
-from ._calls import arithmetic, checked
+from ._call.calls import arithmetic, checked
+from ._call.settings import tokens_first, wanted_of, whole
 from ._errors import InvalidProblem
-from ._settings import tokens_first, wanted_of, whole
 
 
 class Row(NamedTuple):

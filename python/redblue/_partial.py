@@ -7,15 +7,15 @@ import sys
 from typing import TYPE_CHECKING, Any, NoReturn, Optional
 
 from . import _core
-from ._arrays import require_shape
 from ._attention import Gradients, refuse_gradients, request
-from ._calls import Call, call_for
+from ._call.arrays import require_shape
+from ._call.calls import Call, call_for
+from ._call.lse import require_small
+from ._call.options import Options
+from ._call.request import Request
+from ._call.settings import asked_threads, outputs, tokens_first
+from ._call.threads import default_threads
 from ._errors import InvalidProblem
-from ._lse import require_small
-from ._options import Options
-from ._request import Request
-from ._settings import asked_threads, outputs, tokens_first
-from ._threads import default_threads
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

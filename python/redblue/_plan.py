@@ -7,13 +7,13 @@ import functools
 import sys
 from typing import TYPE_CHECKING, Any, Optional, Union
 
-from . import _core, _masks
+from . import _core
 from ._attention import chosen, gradients_request, request, require_provable, require_seed, require_tolerance
-from ._calls import call_for, make_plan, plan_within
-from ._errors import InvalidProblem
-from ._options import OF_ARRAYS, PLAN_OPTIONS, Options, Settings
-from ._scales import given
-from ._settings import (
+from ._call import masks
+from ._call.calls import call_for, make_plan, plan_within
+from ._call.options import OF_ARRAYS, PLAN_OPTIONS, Options, Settings
+from ._call.scales import given
+from ._call.settings import (
     OPERATIONS,
     Sizes,
     add_help,
@@ -28,6 +28,7 @@ from ._settings import (
     whole,
     whole_or_none,
 )
+from ._errors import InvalidProblem
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -378,18 +379,18 @@ def explain(
             raise InvalidProblem('return_lse is for op = "forward": a backward pass reads lse')
         r, found = gradients_request(q, k, v, bias_gradient, sinks_gradient, options, counted=False)
         call = call_for("backward", r.family, r.q, r.k, r.v, r.settings, (True, bias_gradient, sinks_gradient, False))
-        return Plan(chosen(r, call, ())[0], _masks.explained(r, found), r.seed)
+        return Plan(chosen(r, call, ())[0], masks.explained(r, found), r.seed)
     if bias_gradient or sinks_gradient:
         raise InvalidProblem('bias_gradient and sinks_gradient are for op = "backward"')
     r = request(q, k, v, scales=scales, **options)
     if r.bias is not None:
-        r, found = _masks.recognised("forward", r, options["bias"], counted=False)
+        r, found = masks.recognised("forward", r, options["bias"], counted=False)
     call = call_for("forward", r.family, r.q, r.k, r.v, r.settings, (return_lse,))
     arrays = r.arrays()
     core, why = chosen(r, call, arrays)
     if core is not call.plan:
         why = _of_written(why, core.certificate(arrays, call.tokens_first))
-    return Plan(core, why or _masks.explained(r, found), r.seed)
+    return Plan(core, why or masks.explained(r, found), r.seed)
 
 
 def _of_written(why: str, proved: dict) -> str:

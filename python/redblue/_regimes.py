@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any, Optional, Union
 
 from . import _core
+from ._call.settings import real, whole
 from ._errors import InvalidProblem
 from ._plan import _problem
-from ._settings import real, whole
 
 #: One number, or several of them.
 Numbers = Union[int, Sequence[int]]

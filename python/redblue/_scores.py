@@ -6,8 +6,8 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from ._attention import refuse_gradients, request
-from ._calls import call_for
-from ._options import Options
+from ._call.calls import call_for
+from ._call.options import Options
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

@@ -5,14 +5,14 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any, NamedTuple, Optional
 
-from ._arrays import require_shape
 from ._attention import forward, refuse_gradients, request, require_exact
-from ._calls import call_for
+from ._call.arrays import require_shape
+from ._call.calls import call_for
+from ._call.lse import has_float_bias, require_keys, require_small, rescaled_with_lse
+from ._call.options import Options
+from ._call.request import Request
+from ._call.settings import flag, tokens_first
 from ._errors import InvalidProblem
-from ._lse import has_float_bias, require_keys, require_small, rescaled_with_lse
-from ._options import Options
-from ._request import Request
-from ._settings import flag, tokens_first
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

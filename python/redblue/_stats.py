@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from . import _core
-from ._settings import flag
+from ._call.settings import flag
 
 
 def stats(*, reset: bool = False) -> dict[str, Any]:

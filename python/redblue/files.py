@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, Optional, Union
 import numpy as np
 
 from . import _core
-from ._arrays import NumPy
+from ._call.arrays import NumPy
 from ._errors import InvalidProblem, Unsupported
 from ._program import printed_while
 

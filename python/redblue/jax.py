@@ -17,19 +17,19 @@ import jax
 import jax.numpy as jnp
 
 from . import _core
-from ._arrays import NumPy
 from ._attention import request_of, require_heads, require_seed, without_products
-from ._calls import Call, call_for
+from ._call.arrays import NumPy
+from ._call.calls import Call, call_for
+from ._call.lse import marked, of_rows, require_keys, rescaled, rescaled_with_lse
+from ._call.options import ARRAYS, OPTIONS, Settings
+from ._call.request import Request
+from ._call.settings import tokens_first, unknown_options
+from ._call.threads import default_threads
 from ._errors import InvalidProblem, Unsupported
-from ._jax_derivatives import differentiable
-from ._jax_lengths import NAMES as LENGTHS
-from ._jax_lengths import as_mask
-from ._jax_nn import dot_product_attention
-from ._lse import marked, of_rows, require_keys, rescaled, rescaled_with_lse
-from ._options import ARRAYS, OPTIONS, Settings
-from ._request import Request
-from ._settings import tokens_first, unknown_options
-from ._threads import default_threads
+from ._jax.derivatives import differentiable
+from ._jax.lengths import NAMES as LENGTHS
+from ._jax.lengths import as_mask
+from ._jax.nn import dot_product_attention
 
 __all__ = ["attention", "dot_product_attention"]
 
@@ -43,7 +43,7 @@ _STATIC = tuple(o.name for o in OPTIONS.values() if not (o.array or o.name == "s
 
 
 class _Traced(NumPy):
-    """The family (_arrays.py) of JAX's arrays, most of them traced: they have a shape and a type of NumPy."""
+    """The family (_call/arrays.py) of JAX's arrays, most of them traced: they have a shape and a type of NumPy."""
 
     @staticmethod
     def native(x: Any) -> Any:

@@ -22,7 +22,7 @@ from onnx.reference.op_run import OpRun
 
 from ._attention import attention
 from ._errors import InvalidProblem, Unsupported
-from ._onnx_fuse import Found, Fused, fuse
+from ._onnx.fuse import Found, Fused, fuse
 from ._scores import scores, weights
 
 __all__ = ["Attention", "Backend", "Found", "Fused", "evaluator", "fuse", "prepare", "run_model", "run_node", "supports_device"]
@@ -189,6 +189,6 @@ prepare, run_model, run_node, supports_device = Backend.prepare, Backend.run_mod
 
 
 if __name__ == "__main__":
-    from ._onnx_program import main
+    from ._onnx.program import main
 
     main()

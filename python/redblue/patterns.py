@@ -11,7 +11,7 @@ from typing import Any, Optional
 import numpy as np
 
 from . import _core
-from ._arrays import refuse_masked
+from ._call.arrays import refuse_masked
 from ._core import Pattern
 from ._errors import InvalidProblem
 

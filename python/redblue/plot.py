@@ -25,14 +25,14 @@ from matplotlib.colors import ListedColormap
 from matplotlib.patches import Patch
 from matplotlib.ticker import LogLocator
 
-from ._arrays import integers
+from ._call.arrays import integers
+from ._call.settings import real, whole
 from ._compare import Comparison
 from ._errors import CapacityError, InvalidProblem
 from ._figure1 import COLUMNS, line, sizes
 from ._plan import Plan, plan
 from ._program import printed_by
 from ._report import json_of, text_of
-from ._settings import real, whole
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#F0E442", "#7F7F7F")  # Okabe & Ito, and grey
 DASHES = ("-", "--", "-.", ":")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import redblue
-from redblue._options import OPTIONS, PLAN_OPTIONS, Settings
+from redblue._call.options import OPTIONS, PLAN_OPTIONS, Settings
 from redblue._plan import _problem
 
 X = np.ones((1, 2, 4, 3))

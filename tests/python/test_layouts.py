@@ -8,7 +8,7 @@ import pytest
 import program
 import redblue
 import redblue_c as c
-from redblue._settings import LAYOUTS
+from redblue._call.settings import LAYOUTS
 
 ORDER = {"b": 0, "h": 1, "n": 2, "s": 2, "d": 3}
 

@@ -26,7 +26,7 @@ from dense import attention as reference
 from dense import causal
 from process import interrupted_after, resident, run_python
 from program import answer, did
-from redblue import _calls
+from redblue._call import calls
 
 pytestmark = pytest.mark.usefixtures("hardware")
 BF16 = np.dtype(ml_dtypes.bfloat16)
@@ -118,10 +118,10 @@ def test_modifiers(rng, qkv):
 
 def test_dropout_depends_on_the_seed_alone_and_needs_no_new_plan(qkv):
     first = redblue.attention(*qkv, dropout=0.4, seed=1)
-    plans = len(_calls._calls)
+    plans = len(calls._calls)
     assert np.array_equal(first, redblue.attention(*qkv, dropout=0.4, seed=1, threads=None))
     assert not np.array_equal(first, redblue.attention(*qkv, dropout=0.4, seed=2))
-    assert len(_calls._calls) == plans
+    assert len(calls._calls) == plans
     many = np.mean([redblue.attention(*qkv, dropout=0.4, seed=s) for s in range(300)], axis=0)
     np.testing.assert_allclose(many, reference(*qkv)[0], atol=0.4)
     with pytest.raises(redblue.InvalidProblem, match="seed"):
@@ -844,15 +844,15 @@ def test_a_call_that_is_found_again_is_that_of_its_arrays_and_options(qkv):
     def results():
         return [redblue.attention(*a, **options) for a in arrays for options in calls]
 
-    redblue._calls._as_given.clear()
+    redblue._call.calls._as_given.clear()
     first = results()
-    assert len(redblue._calls._as_given) == len(arrays) * (len(calls) - 3)  # no seeds, no tolerance
+    assert len(redblue._call.calls._as_given) == len(arrays) * (len(calls) - 3)  # no seeds, no tolerance
     for x, y in zip(first, results()):
         for a, b in zip(*((z if isinstance(z, tuple) else (z,)) for z in (x, y))):
             assert a.dtype == b.dtype and np.array_equal(a, b)
-    known = len(redblue._calls._as_given)
+    known = len(redblue._call.calls._as_given)
     redblue.attention(*qkv, bias=np.zeros((1, 1), "f4"))
-    assert len(redblue._calls._as_given) == known
+    assert len(redblue._call.calls._as_given) == known
 
 
 @pytest.mark.parametrize("wrong", [[], {}, np.array(True)])
@@ -874,7 +874,7 @@ def test_a_bias_beyond_the_arithmetic_is_no_number_of_it(qkv):
 def test_memory_of_the_last_run_is_no_measure_of_the_next(qkv):
     """Runs of one plan take the memory of the run before, unless their arrays lie in another way: these take more, or less."""
     from redblue._attention import request
-    from redblue._calls import call_for
+    from redblue._call.calls import call_for
 
     wide = [np.repeat(x, 2, axis=-1)[..., ::2] for x in qkv]
     assert all(np.array_equal(x, y) for x, y in zip(wide, qkv))
@@ -895,8 +895,8 @@ def test_gradients_of_bf16_multiply_in_bf16_where_they_can(qkv, monkeypatch):
     do = np.random.default_rng(5).normal(size=o.shape).astype(BF16)
     same = lambda a, b: all(np.array_equal(x, y) for x, y in zip(a[:3], b[:3]))
     run = lambda do=do, o=o, lse=lse, **options: redblue.attention_backward(do, q, k, v, o, lse, causal=True, **options)
-    monkeypatch.setattr(redblue._calls._core, "bf16_is_faster", lambda: True)
-    monkeypatch.setattr(redblue._calls, "_calls", {})
+    monkeypatch.setattr(redblue._call.calls._core, "bf16_is_faster", lambda: True)
+    monkeypatch.setattr(redblue._call.calls, "_calls", {})
     assert same(run(), run(compute="bf16"))
     exact = redblue.attention_backward(*(x.astype("f8") for x in (do, q, k, v)), causal=True)
     for gradient, right in zip(run()[:3], exact[:3]):
@@ -1029,20 +1029,20 @@ def test_many_small_calls_are_cheap_and_leave_nothing(rng):
 
 def test_a_machine_without_a_home_is_measured_once(monkeypatch, caplog):
     measured = []
-    monkeypatch.setattr(_calls._core, "has_hardware_file", lambda: False)
-    monkeypatch.setattr(_calls._core, "hardware_path", lambda: "")
-    monkeypatch.setattr(_calls._core, "measure_machine", measured.append)
-    monkeypatch.setattr(_calls, "_measured", False, raising=False)
+    monkeypatch.setattr(calls._core, "has_hardware_file", lambda: False)
+    monkeypatch.setattr(calls._core, "hardware_path", lambda: "")
+    monkeypatch.setattr(calls._core, "measure_machine", measured.append)
+    monkeypatch.setattr(calls, "_measured", False, raising=False)
     for _ in range(3):
-        _calls.measure_once()
+        calls.measure_once()
     assert measured == [""] and caplog.text.count("a few seconds") == 1
 
 
 def test_plans_that_are_kept_are_limited(rng):
     x = arrays(rng, (1, 1, 8, 4), (1, 1, 8, 4), (1, 1, 8, 4))
-    for i in range(_calls.MOST_PLANS + 5):
+    for i in range(calls.MOST_PLANS + 5):
         redblue.attention(*x, M=256, scale=1 + i / 1000)
-    assert len(_calls._calls) == _calls.MOST_PLANS
+    assert len(calls._calls) == calls.MOST_PLANS
 
 
 def test_a_plan_does_not_change():
@@ -1113,9 +1113,9 @@ def test_threads_may_make_plans_at_once_where_the_oldest_go(rng, monkeypatch):
     """Each call wants a plan that the cache does not have, and gets one that is there: threads meet in the cache alone."""
     (x,) = arrays(rng, (1, 1, 8, 4))
     redblue.attention(x, x, x, M=300)
-    call = next(reversed(_calls._calls.values()))
-    monkeypatch.setattr(_calls, "_calls", {})
-    monkeypatch.setattr(_calls, "plan_of", lambda *_: call)
+    call = next(reversed(calls._calls.values()))
+    monkeypatch.setattr(calls, "_calls", {})
+    monkeypatch.setattr(calls, "plan_of", lambda *_: call)
     scales, interval = itertools.count(1), sys.getswitchinterval()
 
     def work(_):
@@ -1128,11 +1128,11 @@ def test_threads_may_make_plans_at_once_where_the_oldest_go(rng, monkeypatch):
             list(threads.map(work, range(8)))
     finally:
         sys.setswitchinterval(interval)
-    assert len(_calls._calls) <= _calls.MOST_PLANS + 8
+    assert len(calls._calls) <= calls.MOST_PLANS + 8
 
 
 def test_threads_follow_the_environment():
-    code = "import redblue._threads as t; print(t.default_threads())"
+    code = "import redblue._call.threads as t; print(t.default_threads())"
     assert run_python(code, OMP_NUM_THREADS="3,2", REDBLUE_THREADS="") == "3"
     assert run_python(code, OMP_NUM_THREADS="3", REDBLUE_THREADS="1") == "0"
     assert run_python("import redblue._core as c; print(c.pool_size())", REDBLUE_THREADS="5") == "5"

@@ -5,7 +5,7 @@ import pytest
 
 redblue = pytest.importorskip("redblue")
 
-from redblue import _calls, _masks  # noqa: E402
+from redblue._call import calls, masks  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("hardware")
 N = 48
@@ -43,9 +43,9 @@ KINDS = {
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch):
     """Small masks, from the first call on."""
-    monkeypatch.setattr(_masks, "LEAST_PAIRS", 1)
-    monkeypatch.setattr(_masks, "PRODUCTS_OF_TOKEN", 0)
-    monkeypatch.setattr(_masks, "PRODUCTS_OF_PART", 0)
+    monkeypatch.setattr(masks, "LEAST_PAIRS", 1)
+    monkeypatch.setattr(masks, "PRODUCTS_OF_TOKEN", 0)
+    monkeypatch.setattr(masks, "PRODUCTS_OF_PART", 0)
 
 
 def arrays(batch=3, heads=2, kv_heads=2, n_q=N, n_k=N, dtype=np.float64):
@@ -58,7 +58,7 @@ def found(bias, q, k, v, **options):
     """The settings that run, and what was found."""
     from redblue._attention import request
 
-    r, text = _masks.recognised("forward", request(q, k, v, bias=bias, **options), bias)
+    r, text = masks.recognised("forward", request(q, k, v, bias=bias, **options), bias)
     return r, text
 
 
@@ -71,7 +71,7 @@ def shown(r):
 
 def as_a_bias(monkeypatch, call):
     with monkeypatch.context() as patch:
-        patch.setattr(_masks, "LEAST_PAIRS", 1 << 62)
+        patch.setattr(masks, "LEAST_PAIRS", 1 << 62)
         return call()
 
 
@@ -273,7 +273,7 @@ def test_gradients_of_the_bias_are_those_of_a_bias(monkeypatch):
 
 def test_few_pairs_are_not_read(monkeypatch):
     for least, read in ((6 * N * N + 1, False), (6 * N * N, True)):  # three batches of two heads
-        monkeypatch.setattr(_masks, "LEAST_PAIRS", least)
+        monkeypatch.setattr(masks, "LEAST_PAIRS", least)
         assert (found(J <= I, *arrays()[:3])[1] != "") == read
 
 
@@ -282,18 +282,18 @@ def test_a_plan_is_made_once_it_pays(monkeypatch):
     once. Every mask counts for itself."""
     q, k, v, _ = arrays(dtype=np.float32)
     mask, other = (J <= I) & padding(40), (J <= I) & padding(41)
-    saved = 3 * 2 * N * N * ((1 - mask.mean()) * 12 + _masks.PRODUCTS_OF_WORD)  # products of 8 + 4 features
-    monkeypatch.setattr(_masks, "PRODUCTS_OF_TOKEN", 2.5 * saved / N)
-    monkeypatch.setattr(_masks, "_known", {})
+    saved = 3 * 2 * N * N * ((1 - mask.mean()) * 12 + masks.PRODUCTS_OF_WORD)  # products of 8 + 4 features
+    monkeypatch.setattr(masks, "PRODUCTS_OF_TOKEN", 2.5 * saved / N)
+    monkeypatch.setattr(masks, "_known", {})
 
     def ran_as_mask(mask):
-        kept = dict(_calls._calls)
+        kept = dict(calls._calls)
         try:
-            _calls._calls.clear()
+            calls._calls.clear()
             redblue.attention(q, k, v, bias=mask, threads=1)
-            return [key[8].bias is None for key in _calls._calls] == [True]
+            return [key[8].bias is None for key in calls._calls] == [True]
         finally:
-            _calls._calls.update(kept)
+            calls._calls.update(kept)
 
     explained = lambda: redblue.explain(q, k, v, bias=mask, threads=1).decision
     assert [ran_as_mask(mask) for _ in range(2)] == [False, False]
@@ -301,7 +301,7 @@ def test_a_plan_is_made_once_it_pays(monkeypatch):
     assert explained() == "the bias is causal (query i sees the keys up to i), the first 40 keys in use, and runs as that"
     assert explained() == explained()  # does not count
     assert [ran_as_mask(mask) for _ in range(3)] == [True, True, True]
-    monkeypatch.setattr(_masks, "_known", {})
+    monkeypatch.setattr(masks, "_known", {})
     assert explained() == "the bias is causal (query i sees the keys up to i), the first 40 keys in use: it runs as that once that pays for a plan"
     assert redblue.explain(q, k, v, bias=mask, M=4096).decision.endswith("and runs as that")
     assert redblue.explain(q, k, v, bias=mask, M=4096).io < redblue.explain(q, k, v, bias=np.random.rand(N, N) < 0.5, M=4096).io
@@ -311,8 +311,8 @@ def test_a_plan_is_made_once_it_pays(monkeypatch):
 def test_bf16_gradients_do_not_depend_on_earlier_calls(monkeypatch):
     """With compute = bf16 a bias has no gradients, so that a mask is one at the first call."""
     ml_dtypes = pytest.importorskip("ml_dtypes")
-    monkeypatch.setattr(_masks, "_known", {})
-    monkeypatch.setattr(_masks, "PRODUCTS_OF_TOKEN", 1 << 40)
+    monkeypatch.setattr(masks, "_known", {})
+    monkeypatch.setattr(masks, "PRODUCTS_OF_TOKEN", 1 << 40)
     q, k, v, do = (x.astype(ml_dtypes.bfloat16) for x in arrays())
     redblue.attention_backward(do, q, k, v, bias=padding(40))  # waits, as a bias in fp32
     redblue.attention_backward(do, q, k, v, bias=padding(40), compute="bf16")
@@ -320,18 +320,18 @@ def test_bf16_gradients_do_not_depend_on_earlier_calls(monkeypatch):
 
 def test_the_same_mask_makes_no_new_plan_and_new_masks_are_forgotten(monkeypatch):
     q, k, v, do = arrays()
-    monkeypatch.setattr(_masks, "_known", {})
-    monkeypatch.setattr(_masks, "MOST_MASKS", 4)
+    monkeypatch.setattr(masks, "_known", {})
+    monkeypatch.setattr(masks, "MOST_MASKS", 4)
     passes(KINDS["packed sequences (4)"], q, k, v, do)
-    plans = set(_calls._calls)
+    plans = set(calls._calls)
     for _ in range(3):
         passes(KINDS["packed sequences (4)"].copy(), q, k, v, do)
-    assert set(_calls._calls) == plans
+    assert set(calls._calls) == plans
     for length in range(1, 30):
         redblue.attention(q, k, v, bias=padding(length))
         passes(KINDS["packed sequences (4)"], q, k, v, do)
-        assert len(_masks._known) <= 4
-    assert len([key for key in _calls._calls if key[8].pattern is not None and key not in plans]) == 0
+        assert len(masks._known) <= 4
+    assert len([key for key in calls._calls if key[8].pattern is not None and key not in plans]) == 0
 
 
 def window_with_globals(left, right, first):

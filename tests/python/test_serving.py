@@ -130,7 +130,7 @@ def test_all_arguments_together(monkeypatch, where, pad, rotary, new):
     """Pages of all sizes are taken for large ones, or for small ones."""
     rng = np.random.default_rng(len(where) * 64 + pad * 32 + len(rotary) * 2 + new)
     for mask, n_q in itertools.product(MASKS, (1, 2, 5)):
-        monkeypatch.setattr(redblue._one_by_one, "_LARGE", int(rng.choice([1, 1 << 30])))
+        monkeypatch.setattr(redblue._flash.one_by_one, "_LARGE", int(rng.choice([1, 1 << 30])))
         drawn = Drawn(rng, where, pad, rotary, new, mask, rng.choice(["", "", "heads", "one", "batch"]), n_q, int(rng.choice([1, 3, 4])))
         as_defined(*drawn.arrays, **drawn.options)
 
@@ -141,7 +141,7 @@ def test_large_pages_are_read_where_they_lie(monkeypatch, mask, n_q):
     """Pages of 128 KiB: 128 keys of 2 heads of 128 features."""
     rng = np.random.default_rng(1)
     copies = []
-    monkeypatch.setattr(redblue._one_by_one, "copied", lambda *x, own=redblue._one_by_one.copied: copies.append(1) or own(*x))
+    monkeypatch.setattr(redblue._flash.one_by_one, "copied", lambda *x, own=redblue._flash.one_by_one.copied: copies.append(1) or own(*x))
     table = np.array([[5, 0, 3, -1], [4, 1, 2, 6]], np.int32)
     q, *caches = (rng.standard_normal(shape, dtype=np.float32) for shape in ((2, n_q, 4, 128), *[(7, 128, 2, 128)] * 2))
     as_defined(q, *caches, block_table=table, cache_seqlens=np.array([300, 512]), **mask)
@@ -150,7 +150,7 @@ def test_large_pages_are_read_where_they_lie(monkeypatch, mask, n_q):
 
 def test_pages_side_by_side_are_read_where_they_lie(monkeypatch):
     rng = np.random.default_rng(2)
-    monkeypatch.setattr(redblue._one_by_one, "copied", None)
+    monkeypatch.setattr(redblue._flash.one_by_one, "copied", None)
     q, *caches = (rng.standard_normal((2, *shape, D), dtype=np.float32) for shape in ((3, HEADS), *[(4, 4, KV_HEADS)] * 2))
     caches = [x.reshape(8, 4, KV_HEADS, D) for x in caches]
     as_defined(q, *caches, block_table=np.array([[2, 3, 4], [5, 6, 7]]), cache_seqlens=np.array([10, 12]), causal=True)

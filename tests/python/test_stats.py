@@ -8,7 +8,7 @@ import pytest
 from process import run_python
 
 import redblue
-from redblue import _calls
+from redblue._call import calls
 
 pytestmark = pytest.mark.usefixtures("hardware")
 
@@ -102,8 +102,8 @@ def test_the_last_call_keeps_its_plan_and_its_seed():
     q = x(19)
     redblue.attention(q, q, q, dropout=0.5, seed=41, M=900)
     redblue.attention(q, q, q, dropout=0.5, seed=42, M=900)
-    _calls._calls.clear()
-    _calls._as_given.clear()
+    calls._calls.clear()
+    calls._as_given.clear()
     assert redblue.explain().to_dict() == redblue.explain(q, q, q, dropout=0.5, seed=42, M=900).to_dict()
 
 
@@ -165,6 +165,6 @@ def test_a_first_plan_measures_briefly_and_keeps_it(tmp_path):
 
 def test_a_measurement_of_another_processor_is_said_once():
     """In a process of its own: this one may have measured before the file was there."""
-    code = "import logging, sys; logging.basicConfig(stream=sys.stdout); from redblue import _calls; [_calls.measure_once() for _ in '123']"
+    code = "import logging, sys; logging.basicConfig(stream=sys.stdout); from redblue._call import calls; [calls.measure_once() for _ in '123']"
     said = run_python(code)
     assert said.count("is of another processor, and plans of least time are made for that") == 1

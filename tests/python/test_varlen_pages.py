@@ -66,7 +66,7 @@ def call(q, k, v, table, **options):
 
 @pytest.mark.parametrize("mask, large", list(itertools.product(MASKS, (False, True))), ids=lambda x: "" if isinstance(x, dict) else str(x))
 def test_each_sequence_sees_its_pages(monkeypatch, drawn, mask, large):
-    monkeypatch.setattr(redblue._one_by_one, "_LARGE", 1 if large else 1 << 30)
+    monkeypatch.setattr(redblue._flash.one_by_one, "_LARGE", 1 if large else 1 << 30)
     o, lse, _ = call(*drawn, **mask)
     want = dense(*drawn, LENGTHS_Q, LENGTHS_K, mask)
     np.testing.assert_allclose(o, want[0], atol=3e-6)

@@ -110,7 +110,7 @@ cat >core.cpp <<'END'
 
 #include "python/src/options.hpp"
 
-/// What redblue/_settings.py takes of the extension module: the class Problem and the tables.
+/// What redblue/_call/settings.py takes of the extension module: the class Problem and the tables.
 NB_MODULE(_core, m) {
   using namespace redblue;
   python::add_problem(m);
@@ -137,8 +137,8 @@ wait $!
 : >python/redblue/__init__.py
 PYTHONPATH=python "$python" - <<'END'
 from redblue import _core
-from redblue._options import OPTIONS, Options
-from redblue._settings import settings_of, problem_of, Sizes
+from redblue._call.options import OPTIONS, Options
+from redblue._call.settings import settings_of, problem_of, Sizes
 
 option = OPTIONS["sharpness"]
 assert (option.type, option.default, option.help) == ("float", 3.0, "factor of scores"), option

@@ -9,12 +9,12 @@ import torch
 import torch.distributed as dist
 
 import redblue
-from redblue import _comm
+from redblue._ranks import comm
 
 SIZE, VICTIM, PATIENCE = 3, 1, 20.0
 
 
-class Killed(_comm.Group):
+class Killed(comm.Group):
     """It is killed when others have one of its messages in which they agree, and one of two with its rows."""
 
     sent = 0
@@ -39,7 +39,7 @@ def of_rank(rank, folder, moment, all_connected):
         if rank == VICTIM:
             if moment != "half-way":
                 os.kill(os.getpid(), signal.SIGKILL)
-            _comm.Group = Killed
+            comm.Group = Killed
         if moment == "between the passes":
             o.sum().backward()
         else:

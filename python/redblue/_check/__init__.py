@@ -1,0 +1,1 @@
+"""The referee of attention over ranks that anyone wrote, redblue.distributed.check."""

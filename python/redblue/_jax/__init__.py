@@ -1,0 +1,1 @@
+"""What redblue.jax is made of."""

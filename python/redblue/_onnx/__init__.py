@@ -1,0 +1,1 @@
+"""What redblue.onnx finds in a model, and how it fuses it."""

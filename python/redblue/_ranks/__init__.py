@@ -1,0 +1,1 @@
+"""What redblue.distributed is made of."""

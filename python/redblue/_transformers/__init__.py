@@ -1,0 +1,1 @@
+"""What Hugging Face transformers calls by attn_implementation="redblue"."""
