@@ -94,6 +94,8 @@ struct GemmCost {
   bool given = false;    ///< Target::given
   SlowArray beside{};    ///< an array of which each block of columns of C reads words_beside words beside A
   Words words_beside{};
+  SlowArray of_terms{};  ///< an array of which each block of C reads words_of_term words for every term
+  Words words_of_term{};
 
   /// Second buffers hold the next column or row and the next streamed word.
   Phase phase(const Sizes& x, GemmTiling t) const {
@@ -108,6 +110,7 @@ struct GemmCost {
         .read(B, entries.visits(m, k, t.b1) * n)
         .read(C, given ? Words(m) * n : Words(0))
         .read(beside, c(n, t.b2) * words_beside)
+        .read(of_terms, c(n, t.b2) * entries.visits(m, k, t.b1) * words_of_term)
         .write(C, Words(m) * n);
   }
   Words macs() const { return entries.count(m, k) * n; }
@@ -120,7 +123,7 @@ struct GemmCost {
   std::optional<GemmTiling> choose(const Sizes& x, const Limits& limits, index_t step1, index_t step2,
                                    const PhaseOf& phase_of) const {
     const auto fits = [&](index_t b1, index_t b2) { return limits.fit(phase_of(GemmTiling{b1, b2})); };
-    if (!entries.all()) return choose_masked(x, limits, step1, step2, fits);
+    if (!entries.all() || words_of_term > 0) return choose_each(x, limits, step1, step2, fits);
     const auto best = best_tile(m, n, step1, step2, price_of_columns(limits.price, Words(m) * k),
                                 limits.price.reading(B) * k * n, limits.M / x.word(C), fits);
     if (!best) return std::nullopt;
@@ -132,8 +135,8 @@ struct GemmCost {
   }
   /// Every distinct number of column blocks, with the best b1 that has room, until A alone costs more than the best.
   template <class Fits>
-  std::optional<GemmTiling> choose_masked(const Sizes& x, const Limits& limits, index_t step1, index_t step2,
-                                          const Fits& fits) const {
+  std::optional<GemmTiling> choose_each(const Sizes& x, const Limits& limits, index_t step1, index_t step2,
+                                        const Fits& fits) const {
     std::optional<GemmTiling> best;
     Words cheapest;
     const Words of_columns = price_of_columns(limits.price, entries.count(m, k));
@@ -144,7 +147,8 @@ struct GemmCost {
       const index_t largest = largest_tile(m, step1, [&](index_t b1) { return fits(b1, b2); });
       if (largest == 0) continue;
       const index_t b1 = entries.best_block(x, largest, step1);
-      const Words cost = A_words + limits.price.reading(B) * entries.visits(m, k, b1) * n;
+      const Words visit = limits.price.reading(B) * n + limits.price.reading(of_terms) * c(n, b2) * words_of_term;
+      const Words cost = A_words + visit * entries.visits(m, k, b1);
       if (best && cost >= cheapest) continue;
       best = GemmTiling{b1, b2};
       cheapest = cost;
