@@ -4,7 +4,9 @@
 #include "redblue/schedules/backward/two_pass.hpp"
 #include "redblue/schedules/describe.hpp"
 #include "redblue/schedules/second/fused_key_outer.hpp"
+#include "redblue/schedules/second/materialised.hpp"
 #include "redblue/schedules/second/tangent.hpp"
+#include "redblue/schedules/second/tangent_small_cache.hpp"
 #include "redblue/schedules/second/three_sweeps.hpp"
 #include "redblue/verify/arrays.hpp"
 #include "schedules/mutants/slips.hpp"
@@ -43,6 +45,7 @@ Sizes with_moving_sinks() {
 template <class S, class SlipsIn>
 void expect_caught_by_numbers(Sizes x, const typename S::Tiling& t, const SlipsIn& slips_in) {
   x.modifiers.softcap = 1.5;
+  if (S::unsupported(x)) x.modifiers.softcap = 0;
   x.modifiers.dropout = 0.25;
   claims::Arrays<double> a(describe<S>(), x, tile_sizes_of(t));
   Trace right;
@@ -230,6 +233,76 @@ TEST(SecondMutants, OfThreeSweepsThatOnlyNumbersCanTellAreCaught) {
         {"forgets the softcap of G and dS", with(right, anything(), &kernel::SecondGradient::softcap, 1e9)},
         {"drops nothing of E", without(right, last(computes<kernel::Drop>()))}};
   });
+}
+
+TEST(SecondMutants, OfTangentsInASmallCacheAreCaught) {
+  using S = TangentSmallCache;
+  const S::Tiling t{{2, 3}, {3, 1}};
+  const Sizes x = with_mask();
+  const Trace right = recorded<S>(x, t);
+  const Is products = computes<kernel::Gemm>(tO), scores = computes<kernel::Gemm>(SlowArray::S);
+  expect_caught<S>(x, t,
+                   {{"forms tO first", phases_first(right, stores(tO))},
+                    {"forgets O", without(right, all(computes<kernel::SubtractScaledRows>()))},
+                    {"forgets tangents of queries", without(right, all(scores && touches(tQ)))},
+                    {"takes keys for their tangents", mixed_up(right, scores, tK, K)},
+                    {"takes values for their tangents", mixed_up(right, products, tV, V)},
+                    {"takes weights for how they move", mixed_up(right, products, SlowArray::S, P)},
+                    {"loads keys for every product", again(right, loads(K), scores)},
+                    {"stores weights alone", without(right, all(stores(SlowArray::S)))},
+                    {"stores hidden pairs", recorded<S>(without_mask(), t)},
+                    {"skips the initialisation of tO", without(right, all(computes<kernel::Zero>(tO)))},
+                    {"keeps another tile", with_room(right, scores, t.weights.a * t.weights.b)},
+                    {"stores tO for every column of weights", early(right, stores(tO), products)},
+                    {"loads tlse for every block of columns", again(right, loads(Hm), computes<kernel::Zero>(tO))},
+                    {"forgets the last tlse", without(right, last(stores(tlse)))}});
+}
+
+TEST(SecondMutants, OfMaterialisedAreCaught) {
+  using S = SecondMaterialised;
+  const S::Tiling t{{2, 3}, {3, 2}, {1, 1}, {3, 1}, {2, 2}, {2, 2}};
+  const Sizes x = with_lse_gradient();
+  const Trace right = recorded<S>(x, t);
+  const Is gradient = computes<kernel::ScoreGradient>();
+  expect_caught<S>(x, t,
+                   {{"forms LQ first", phases_first(right, stores(LQ))},
+                    {"forgets LK", without_phases(right, stores(LK))},
+                    {"forgets dlse", without(right, all(computes<kernel::Subtract>()))},
+                    {"forgets w in LV", in_phases(right, stores(LV),
+                                                  [](const Trace& phase) {
+                                                    const Is takes_off = computes<kernel::SubtractScaledRows>();
+                                                    return without(phase, all(takes_off));
+                                                  })},
+                    {"takes V for gV", mixed_up(right, computes<kernel::Gemm>(LdO), gV, V)},
+                    {"takes gK for K", mixed_up(right, computes<kernel::Gemm>(LQ), K, gK)},
+                    {"adds dS^T gQ alone", without(right, all(computes<kernel::Gemm>(LK) && touches(Q)))},
+                    {"loads P for each use of it", again(right, loads(P), gradient)},
+                    {"forgets G", without(right, last(stores(SlowArray::S)))},
+                    {"keeps a row too many", with_room(right, computes<kernel::Add>(SlowArray::S), t.G.b)},
+                    {"keeps a tile too many", with_room(right, computes<kernel::Copy>(), t.G.a * t.G.b)},
+                    {"skips the initialisation of LK", without(right, all(computes<kernel::Zero>(LK)))},
+                    {"forgets Ldlse", without(right, all(stores(Ldlse)))},
+                    {"forgets the last x", without(right, last(stores(Xm)))}});
+}
+
+TEST(SecondMutants, OfSmallCachesThatOnlyNumbersCanTellAreCaught) {
+  expect_caught_by_numbers<TangentSmallCache>(with_mask(), {{2, 3}, {3, 1}}, [](const Trace& right) {
+    return std::vector<Mutant>{
+        {"weighs no tangents", without(right, all(computes<kernel::ScoreGradient>()))},
+        {"sums tangents of one tile", without(right, not_first(computes<kernel::AddRowSums>()))},
+        {"forgets the slope of the softcap", without(right, all(computes<kernel::ThroughSoftcap>()))},
+        {"forgets the scale", with(right, anything(), &kernel::Scale::factor, 1.0)},
+        {"drops no tangents", without(right, last(computes<kernel::Drop>()))}};
+  });
+  using S = SecondMaterialised;
+  expect_caught_by_numbers<S>(
+      with_lse_gradient(), {{2, 3}, {3, 2}, {1, 1}, {3, 1}, {2, 2}, {2, 2}}, [](const Trace& right) {
+        return std::vector<Mutant>{
+            {"takes no E", without(right, all(computes<kernel::Add>(SlowArray::S)))},
+            {"takes x of the first values", without(right, not_first(computes<kernel::Add>(Xm)))},
+            {"forgets the scale", with(right, anything(), &kernel::ScoreGradient::scale, 1.0)},
+            {"drops nothing of E", without(right, last(computes<kernel::Drop>()))}};
+      });
 }
 
 }  // namespace redblue::test

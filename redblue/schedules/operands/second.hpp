@@ -34,13 +34,14 @@ struct OfForwardOperands : ModifierOperands {
 };
 
 /// tQ, tK, tV, shaped like Q, K, V, and tBias and tSinks where the bias and the sinks move -> tO and tlse, shaped like
-/// O and lse: how these move when Q, K, V, the bias and the sinks do.
+/// O and lse: how these move when Q, K, V, the bias and the sinks do. Workspace (n_q x n_k): P, the weights, and in S
+/// how they move, P o H.
 struct TangentOperands : OfForwardOperands {
   static constexpr Operation operation = Operation::tangent;
   static constexpr std::span<const SlowArray> inputs = facts_of(operation).reads;
   static constexpr std::span<const SlowArray> outputs = facts_of(operation).writes;
 
-  SlowMatrix tQ, tK, tV, tBias, tSinks, tO, tlse;
+  SlowMatrix tQ, tK, tV, tBias, tSinks, tO, tlse, Hm, P, S;
 
   [[gnu::noinline]] TangentOperands(const Sizes& s, double scale, index_t instance = 0)
       : OfForwardOperands(s, scale, instance),
@@ -50,20 +51,26 @@ struct TangentOperands : OfForwardOperands {
         tBias(direction_of_bias(s, SlowArray::tBias, instance)),
         tSinks(of_heads(s, SlowArray::tSinks, s.modifiers.sinks_move, instance)),
         tO(of_queries(SlowArray::tO, s.d_v, s, instance)),
-        tlse(of_queries(SlowArray::tlse, s.statistics(), s, instance)) {}
-  auto all() const { return std::array{Q, K, V, tQ, tK, tV, O, lse, bias, slopes, sinks, tBias, tSinks, tO, tlse}; }
+        tlse(of_queries(SlowArray::tlse, s.statistics(), s, instance)),
+        Hm(of_queries(SlowArray::Hm, s.statistics(), s, instance)),
+        P(matrix_of_pairs(s, SlowArray::P, instance)),
+        S(matrix_of_pairs(s, SlowArray::S, instance)) {}
+  auto all() const {
+    return std::array{Q, K, V, tQ, tK, tV, O, lse, bias, slopes, sinks, tBias, tSinks, tO, tlse, Hm, P, S};
+  }
 };
 
 /// The inputs of backward, dlse among them where it is given, and gQ, gK, gV, shaped like dQ, dK, dV -> LQ, LK, LV and
 /// LdO, the gradients of L = <gQ, dQ> + <gK, dK> + <gV, dV>, and Ldlse where dlse is given. With gBias L has <gBias,
 /// dBias>, too, and LBias is its gradient in the bias; and so are gSinks and LSinks. Workspace: D (n_q), the row sums
-/// of dO o O less dlse; Hm and Xm (n_q), w and x: those of P o H and of dO o LdO.
+/// of dO o O less dlse; Hm and Xm (n_q), w and x: those of P o H and of dO o LdO; P and S (n_q x n_k), first the
+/// weights and P o H, then scale dS and scale G.
 struct SecondOperands : OfForwardOperands {
   static constexpr Operation operation = Operation::second;
   static constexpr std::span<const SlowArray> inputs = facts_of(operation).reads;
   static constexpr std::span<const SlowArray> outputs = facts_of(operation).writes;
 
-  SlowMatrix dO, dlse, gQ, gK, gV, gBias, gSinks, LQ, LK, LV, LdO, Ldlse, LBias, LSinks, D, Hm, Xm;
+  SlowMatrix dO, dlse, gQ, gK, gV, gBias, gSinks, LQ, LK, LV, LdO, Ldlse, LBias, LSinks, D, Hm, Xm, P, S;
 
   [[gnu::noinline]] SecondOperands(const Sizes& s, double scale, index_t instance = 0)
       : OfForwardOperands(s, scale, instance),
@@ -83,10 +90,12 @@ struct SecondOperands : OfForwardOperands {
         LSinks(of_heads(s, SlowArray::LSinks, s.modifiers.sinks_move, instance)),
         D(of_queries(SlowArray::D, s.statistics(), s, instance)),
         Hm(of_queries(SlowArray::Hm, s.statistics(), s, instance)),
-        Xm(of_queries(SlowArray::Xm, s.statistics(), s, instance)) {}
+        Xm(of_queries(SlowArray::Xm, s.statistics(), s, instance)),
+        P(matrix_of_pairs(s, SlowArray::P, instance)),
+        S(matrix_of_pairs(s, SlowArray::S, instance)) {}
   auto all() const {
-    return std::array{Q,     K,      V,  O,  lse, dO,  dlse,  gQ,    gK,     gV, bias, slopes, sinks,
-                      gBias, gSinks, LQ, LK, LV,  LdO, Ldlse, LBias, LSinks, D,  Hm,   Xm};
+    return std::array{Q,      K,  V,  O,  lse, dO,    dlse,  gQ,     gK, gV, bias, slopes, sinks, gBias,
+                      gSinks, LQ, LK, LV, LdO, Ldlse, LBias, LSinks, D,  Hm, Xm,   P,      S};
   }
 };
 

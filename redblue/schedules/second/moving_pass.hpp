@@ -56,6 +56,15 @@ Phase moving_phase(const Sizes& x, const MovingArrays& m, QueryPass t, const End
   return {block, x.tile(SlowArray::K, std::min(t.bc, x.n_k), x.d) + std::max({word, values, passing})};
 }
 
+/// r of the queries I begins with their sinks, where these move.
+template <class W, class Operands, class Sums>
+void begin_moving_sums(W& w, const Operands& x, const Motion& m, Range I, const Sums& lse_i, const Sums& r_i) {
+  if (x.shape.modifiers.sinks_move)
+    w.compute(kernel::BeginWithMovingSinks{I.begin}, r_i, lse_i, w.stream(x.sinks.all()), w.stream(m.sinks.all()));
+  else if (x.shape.statistics() > 0)
+    w.compute(kernel::Zero{}, r_i);
+}
+
 /// T and r of the queries I, and then finish(T, r).
 template <class W, class Operands, class Finish>
 void moving_pass(W& w, const Operands& x, const Motion& m, Range I, index_t bc, const Finish& finish) {
@@ -67,10 +76,7 @@ void moving_pass(W& w, const Operands& x, const Motion& m, Range I, index_t bc, 
   const auto P = w.alloc(SlowArray::P, tile, Layout::padded_rows), H = w.alloc(SlowArray::P, tile, Layout::padded_rows),
              C = w.alloc(SlowArray::P, softcapped_tile(s, tile));
   w.compute(kernel::Zero{}, T_i);
-  if (s.modifiers.sinks_move)
-    w.compute(kernel::BeginWithMovingSinks{I.begin}, r_i, lse_i, w.stream(x.sinks.all()), w.stream(m.sinks.all()));
-  else if (s.statistics() > 0)
-    w.compute(kernel::Zero{}, r_i);
+  begin_moving_sums(w, x, m, I, lse_i, r_i);
   for_steps(s.pairs().runs_of_keys(I), bc, [&](Range J, index_t) {
     const Place place = s.place(I.begin, J.begin);
     const Arg P_ij = P.cols(J.size()), H_ij = H.cols(J.size()), C_ij = C.cols(C.shape().cols > 0 ? J.size() : 0);
