@@ -3,7 +3,7 @@
 #include <cstdint>
 
 #include "redblue/problem/sequences.hpp"
-#include "redblue/schedules/parts/traits.hpp"
+#include "redblue/schedules/schedule.hpp"
 
 /// Which schedules a planner speaks of where none was asked for.
 namespace redblue::plan {
@@ -32,10 +32,20 @@ inline bool may_list_pairs(const Sizes& x, Words M, PairLists lists) {
   return length <= (alike ? kAlike : all ? kLong : kShort) && (all || M <= kSquares * x.tile(SlowArray::K, x.d, x.d_v));
 }
 
-/// Is a schedule with these traits for such a problem? Others compute something else, or never pay.
-inline bool is_for(const schedule::Traits& t, const Sizes& x, Words M, PairLists lists) {
+/// Is this a schedule of second derivatives that keeps matrices over pairs in slow memory, in a fast memory of M words
+/// in which others move fewer? Planners of time leave it out there: it never wins, and to walk it takes long.
+inline bool wants_small_cache(const Schedule& s, const Sizes& x, Words M) {
+  constexpr index_t kSquares = 4;
+  return has_directions(s.operation) && s.has_quadratic_workspace() && M > kSquares * x.tile(SlowArray::K, x.d, x.d_v);
+}
+
+/// Is a schedule for such a problem? Others compute something else, or never pay. PairLists::none is for planners of
+/// time.
+inline bool is_for(const Schedule& s, const Sizes& x, Words M, PairLists lists) {
+  const schedule::Traits& t = s.traits;
   return (!t.windows || has_left_edge(x)) && (!t.lists_pairs || may_list_pairs(x, M, lists)) &&
-         (!t.only_score || x.score == *t.only_score) && x.method_kind() == t.method && x.by_rows() == t.by_rows;
+         (!t.only_score || x.score == *t.only_score) && x.method_kind() == t.method && x.by_rows() == t.by_rows &&
+         (lists != PairLists::none || !wants_small_cache(s, x, M));
 }
 
 /// Is it listed only where it is chosen? It is for narrow rows, which these are not, or for patterns.

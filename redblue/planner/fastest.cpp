@@ -15,6 +15,7 @@
 #include "redblue/language/error.hpp"
 #include "redblue/language/word_type.hpp"
 #include "redblue/planner/candidates.hpp"
+#include "redblue/planner/considered.hpp"
 #include "redblue/planner/modeller.hpp"
 #include "redblue/problem/cores.hpp"
 
@@ -119,8 +120,10 @@ plan::Plan fastest_in_order(const Problem& problem, const plan::Options& given, 
     row.time = modeller.time_of(row, brief ? kBriefWalk : 0);
     considered.push_back(std::move(row));
   };
-  for (plan::Row& row : std::exchange(plan.rows, {})) consider(row);
   const Sizes x = plan::sizes_of(alone, uncapped);
+  const bool open = options.schedule.empty() && plan.rows.size() > 1;
+  for (plan::Row& row : std::exchange(plan.rows, {}))
+    if (!open || !plan::wants_small_cache(*row.algorithm, x, options.M)) consider(row);
   const auto try_all = [&](const std::vector<plan::Options>& list) {
     for (const plan::Options& o : list)
       for (plan::Row& row : plan::rows_that_fit(alone, o, x)) consider(row);

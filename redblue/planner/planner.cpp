@@ -170,7 +170,7 @@ void consider(Plan& plan, const std::shared_ptr<const Schedule>& schedule, const
               const schedule::Limits& limits, PairLists lists, std::span<const Row> known) {
   const Options& o = plan.options;
   const Schedule& s = *schedule;
-  if (o.schedule.empty() ? !is_for(s.traits, x, limits.M - limits.reserve, lists) : !s.is_called(o.schedule)) return;
+  if (o.schedule.empty() ? !is_for(s, x, limits.M - limits.reserve, lists) : !s.is_called(o.schedule)) return;
   if (const auto why = obstacle(s, plan, x)) {
     plan.refused.push_back({s.name, *why, std::nullopt});
     return;
