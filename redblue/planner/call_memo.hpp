@@ -1,5 +1,6 @@
 #pragma once
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <optional>
 #include <span>
@@ -9,6 +10,7 @@
 
 #include "redblue/kernels/kernel.hpp"
 #include "redblue/masks/mask.hpp"
+#include "redblue/masks/visible.hpp"
 
 namespace redblue::model {
 
@@ -27,6 +29,12 @@ struct Work {
     streamed = std::max(streamed, w.streamed);
     return *this;
   }
+  /// How much more one takes than another, of the same tiles.
+  friend Work operator-(Work a, const Work& b) {
+    a.compute_s -= b.compute_s, a.exp_s -= b.exp_s, a.pass_s -= b.pass_s;
+    a.macs -= b.macs, a.touched -= b.touched, a.passed -= b.passed;
+    return a;
+  }
   /// The work of calls like these, that many times.
   friend Work operator*(double times, Work w) {
     w.compute_s *= times, w.exp_s *= times, w.pass_s *= times;
@@ -42,10 +50,27 @@ struct HeldTile {
   Layout layout;
 };
 
+/// The scores of a tile between the first and the last that a row of a vector of `lanes` rows sees, of all vectors. The
+/// mask is no list.
+inline Words scores_of_vectors(const Place& place, Shape S, index_t lanes) {
+  const index_t whole = S.rows / lanes;
+  const Mask m = place.mask.from(0, place.col);
+  const index_t shown = std::min(m.prefix, S.cols);
+  const auto columns_before = [&](index_t row, index_t edge, index_t least) {
+    return redblue::detail::clamped_sum({row, lanes, whole}, m.group, edge, least, S.cols);
+  };
+  const Words columns = columns_before(place.row + lanes - 1, m.hi, shown) - columns_before(place.row, m.lo, 0);
+  const Range rest{whole * lanes, S.rows};
+  return columns * lanes + (rest.size() == 0 ? Words(0) : Words(rest.size()) * place.cols_of(rest, S.cols).size());
+}
+
 /// The work of the calls that one walk of a schedule has met: most calls are like one before, and take as much. Kernels
 /// of one kind differ in their places alone in one walk.
 class CallMemo {
  public:
+  /// `lanes`: the work of a call grows evenly with the scores that vectors of as many rows see; 0: it need not.
+  explicit CallMemo(index_t lanes = 0) : lanes_(lanes) {}
+
   /// The work of a call like this one; null if there was none.
   const Work* find(const kernel::AnyKernel& k, std::span<const Arg> args, std::span<const HeldTile> tiles) {
     const Place* place = k.place();
@@ -53,7 +78,7 @@ class CallMemo {
     if (place != nullptr && !is_plain(*place)) return nullptr;
     Form* form = form_of(k, args, tiles);
     if (form == nullptr) return nullptr;
-    if (place != nullptr) return form->work_at(*place);
+    if (place != nullptr) return form->work_at(*place, lanes_);
     return form->sees_all ? &*form->sees_all : nullptr;
   }
   /// `scores`: the shape of the call's tile of scores. `hides`: does some row not see some column of it?
@@ -68,10 +93,12 @@ class CallMemo {
       form->operands.reserve(args.size());
       for (const Arg& a : args) form->operands.push_back(operand_of(a, tiles));
     }
-    if (hides)
-      form->hides.insert_or_assign(diagonal_of(*place), work);
-    else
+    if (!hides)
       form->sees_all = work;
+    else if (lanes_ == 0)
+      form->hides.insert_or_assign(diagonal_of(*place), work);
+    else if (form->points.size() < 2)
+      form->points.push_back({form->seen_at(*place, lanes_), work});
   }
 
  private:
@@ -90,15 +117,23 @@ class CallMemo {
       return tile_rows == tile.rows && layout == tile.layout;
     }
   };
+  /// The work of a call that takes these scores of its tile.
+  struct Point {
+    double scores;
+    Work work;
+  };
   /// Calls of one kernel on operands of the same shapes, which lie alike.
   struct Form {
     const kernel::Kind* kind = nullptr;
     bool first = false;
     Shape scores{};
+    std::size_t next = 0;  ///< the form of the call that came after the last one like this
     std::vector<Operand> operands{};
     std::optional<Work> sees_all{};             ///< of a call whose rows see all columns of its tile
     Range all{0, 0};                            ///< diagonals of such calls: all between two of them are of such calls
-    std::unordered_map<index_t, Work> hides{};  ///< of the others, by their diagonals
+    std::unordered_map<index_t, Work> hides{};  ///< of the others, by their diagonals; or two of them,
+    std::vector<Point> points{};                ///< between which the work of all lies on one line
+    Work between{};                             ///< of the last that was found so
 
     bool is_of(const kernel::AnyKernel& k, std::span<const Arg> args, std::span<const HeldTile> tiles) const {
       if (kind != &k.kind() || first != k.first() || operands.size() != args.size()) return false;
@@ -106,23 +141,48 @@ class CallMemo {
         if (!operands[i].is_like(args[i], tiles)) return false;
       return true;
     }
-    const Work* work_at(const Place& place) {
+    double seen_at(const Place& place, index_t lanes) const {
+      return scores_of_vectors(place, scores, lanes).to_double();
+    }
+    const Work* work_at(const Place& place, index_t lanes) {
       const index_t diagonal = diagonal_of(place);
       if (sees_all && all.begin <= diagonal && diagonal < all.end) return &*sees_all;
       if (const auto known = hides.find(diagonal); known != hides.end()) return &known->second;
-      if (!sees_all || !place.sees_all(scores)) return nullptr;
-      const Range here{diagonal, diagonal + 1};
-      all = all.size() == 0 ? here : Range{std::min(all.begin, here.begin), std::max(all.end, here.end)};
-      return &*sees_all;
+      if (place.sees_all(scores)) {
+        if (!sees_all) return nullptr;
+        const Range here{diagonal, diagonal + 1};
+        all = all.size() == 0 ? here : Range{std::min(all.begin, here.begin), std::max(all.end, here.end)};
+        return &*sees_all;
+      }
+      return lanes > 0 ? work_of(seen_at(place, lanes)) : nullptr;
+    }
+    /// The work of a call on this many scores; null where no two others are known.
+    const Work* work_of(double seen) {
+      if (points.empty()) return nullptr;
+      if (points[0].scores == seen) return &points[0].work;
+      const auto words = static_cast<double>(scores.words());
+      const bool two = points.size() == 2;
+      if (!two && (!sees_all || points[0].scores == words)) return nullptr;
+      const Point other = two ? points[1] : Point{words, *sees_all};
+      between = points[0].work;
+      between += (seen - points[0].scores) / (other.scores - points[0].scores) * (other.work - points[0].work);
+      return &between;
     }
   };
-  /// The form of this call; null if there was none. Most calls have the form of a call not long before.
+  /// The form of this call; null if there was none. Calls go in rounds: the form after the last one is most often what
+  /// came after it before.
   Form* form_of(const kernel::AnyKernel& k, std::span<const Arg> args, std::span<const HeldTile> tiles) {
+    const std::size_t before = last_;
+    const auto found = [&](std::size_t i) {
+      if (before < forms_.size()) forms_[before].next = i;
+      last_ = i;
+      return &forms_[i];
+    };
+    if (before < forms_.size())
+      for (const std::size_t i : {forms_[before].next, before})
+        if (i < forms_.size() && forms_[i].is_of(k, args, tiles)) return found(i);
     for (std::size_t i = 0; i < forms_.size(); ++i)
-      if (forms_[i].is_of(k, args, tiles)) {
-        if (i > 0) std::swap(forms_[i], forms_[i / 2]);
-        return &forms_[i / 2];
-      }
+      if (forms_[i].is_of(k, args, tiles)) return found(i);
     return nullptr;
   }
   /// A new one, in place of the last where there are many.
@@ -138,6 +198,8 @@ class CallMemo {
   }
   static index_t diagonal_of(const Place& p) { return p.row / p.mask.group - p.col; }
 
+  index_t lanes_;
+  std::size_t last_ = 0;  ///< the form of the last call
   std::vector<Form> forms_;
 };
 

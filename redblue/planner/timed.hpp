@@ -33,7 +33,8 @@ class Timed : public MachineFace<Timed> {
         most_(most),
         pattern_(pattern),
         hopeless_s_(hopeless_s),
-        some_rounds_(some_rounds) {}
+        some_rounds_(some_rounds),
+        memo_(rates.tile_rows > 1 ? 0 : rates.lanes) {}
 
   index_t open(SlowArray, Shape s, Layout layout) {
     tiles_.push_back({words_of(s, layout), s.rows, layout});
@@ -270,18 +271,6 @@ class Timed : public MachineFace<Timed> {
   bool goes_by_vector(const Place& place, bool whole) const {
     return place.mask.pattern == nullptr && !(whole && rates_.tile_rows > 1);
   }
-  /// The scores of a tile between the first and the last that a row of a vector sees, of all vectors of rows.
-  Words scores_of_vectors(const Place& place, Shape S) const {
-    const index_t lanes = rates_.lanes, whole = S.rows / lanes;
-    const Mask m = place.mask.from(0, place.col);
-    const index_t shown = std::min(m.prefix, S.cols);
-    const auto columns_before = [&](index_t row, index_t edge, index_t least) {
-      return redblue::detail::clamped_sum({row, lanes, whole}, m.group, edge, least, S.cols);
-    };
-    const Words columns = columns_before(place.row + lanes - 1, m.hi, shown) - columns_before(place.row, m.lo, 0);
-    const Range rest{whole * lanes, S.rows};
-    return columns * lanes + (rest.size() == 0 ? Words(0) : Words(rest.size()) * place.cols_of(rest, S.cols).size());
-  }
   /// f(rows, columns that one of them sees) of a tile of scores: rows of a vector under an interval mask, and of a
   /// panel under a pattern, or where matrix tiles take `whole` panels.
   template <class F>
@@ -303,7 +292,7 @@ class Timed : public MachineFace<Timed> {
     const bool forward = hides && !columns_in_lanes;
     const index_t lanes = columns_in_lanes && place.mask.pattern != nullptr ? rates_.lanes : 1;
     if (!place.mask.is_listed() && goes_by_vector(place, forward))
-      return scores_of_vectors(place, S).to_double() / static_cast<double>(S.words());
+      return scores_of_vectors(place, S, rates_.lanes).to_double() / static_cast<double>(S.words());
     double seen = 0;
     for_panels(place, S, forward, [&](Range rows, Range cols) {
       if (cols.size() == 0) return;

@@ -85,6 +85,29 @@ TEST_F(CallMemoTest, EveryPlaceOnTheDiagonalIsKept) {
   }
 }
 
+/// Vectors of two rows: from (row, 0) on the tile has 4 row + 12 scores up to the last that a row of a vector sees.
+TEST_F(CallMemoTest, WorkGrowsEvenlyWithTheScoresThatVectorsSee) {
+  memo_ = CallMemo(2);
+  keep(step(kCausal, 0, 0), true, 12);
+  EXPECT_EQ(find(step(kCausal, 1, 0)), nullptr);
+  EXPECT_EQ(find(step(kCausal, 100, 100))->compute_s, 12);
+  keep(step(kCausal, 2, 0), true, 20);
+  EXPECT_DOUBLE_EQ(find(step(kCausal, 1, 0))->compute_s, 16);
+  EXPECT_DOUBLE_EQ(find(step(kCausal, 3, 0))->compute_s, 24);
+  EXPECT_EQ(find(step(kCausal, 8, 0)), nullptr);  // it sees all: another kind of call
+}
+
+TEST_F(CallMemoTest, ACallThatSeesAllIsOneOfTheTwo) {
+  memo_ = CallMemo(2);
+  keep(step(kCausal, 7, 0), false, 32);
+  keep(step(kCausal, 0, 0), true, 12);
+  EXPECT_DOUBLE_EQ(find(step(kCausal, 2, 0))->compute_s, 20);
+  memo_ = CallMemo(2);
+  keep(step(kCausal, 7, 0), false, 32);
+  keep(step(kCausal, 6, 0), true, 32);  // the vectors see all, but not all rows of them
+  EXPECT_EQ(find(step(kCausal, 2, 0)), nullptr);
+}
+
 TEST_F(CallMemoTest, OtherShapesAndTilesAreOtherCalls) {
   keep(step({}, 0, 0), false, 1);
   EXPECT_NE(find(step({}, 0, 0)), nullptr);
