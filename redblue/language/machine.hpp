@@ -20,10 +20,12 @@
 ///   void    each(index_t n, body)                     body(worker, i) for i < n, in any order; worker is the machine
 ///                                                     itself, or one that holds no tile, on a thread of its own
 ///
-/// and two hints, which cost no words and change no result:
+/// and, which cost no words and change no result,
 ///
 ///   void    store_hint(index_t depth, const Block&)   this fresh tile has room for that block and may be stored there
 ///   void    read_hint(const Block&)                   this block will be read next
+///   void    in_turn(index_t n, body)                  body(i) for i < n, one after another: rounds that change little
+///                                                     from one to the next, so that some tell what all would take
 namespace redblue {
 
 /// A tile in fast memory: the copy of a block, or a fresh one. A tile is resident as long as it is in scope: load or
@@ -95,6 +97,10 @@ class MachineFace {
   // Hints mean nothing to most machines.
   static void store_hint(index_t, const Block&) {}
   static void read_hint(const Block&) {}
+  template <class Body>
+  static void in_turn(index_t n, const Body& body) {
+    for (index_t i = 0; i < n; ++i) body(i);
+  }
 
   /// A tile holding a copy of `b`: |b| reads, |b| words until the end of its scope.
   [[nodiscard]] Tile<Self> load(const Block& b, Layout layout = Layout::row_major) { return {self(), b, layout}; }
@@ -169,6 +175,7 @@ concept Machine = std::derived_from<M, MachineFace<M>> &&
                     m.each(index_t{}, [](M&, index_t) {});
                     m.store_hint(index_t{}, b);
                     m.read_hint(b);
+                    m.in_turn(index_t{}, [](index_t) {});
                   };
 
 }  // namespace redblue

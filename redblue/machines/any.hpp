@@ -34,6 +34,10 @@ class Any : public MachineFace<Any> {
   void each(index_t n, const Body& body) {
     calls_.each(machine_, *this, n, body);
   }
+  template <class Body>
+  void in_turn(index_t n, const Body& body) {
+    calls_.in_turn(machine_, n, body);
+  }
   int workers() const { return calls_.workers(machine_); }
   int worker() const { return calls_.worker(machine_); }
 
@@ -52,6 +56,7 @@ class Any : public MachineFace<Any> {
     void (*modify)(void*, const kernel::AnyKernel& k, std::span<const Arg> args);
     index_t (*read_index)(void*, Question question, const Arg& word, index_t worst);
     void (*each)(void*, Any& self, index_t n, Body body);
+    void (*in_turn)(void*, index_t n, FunctionRef<void(index_t)> body);
     int (*workers)(const void*);
     int (*worker)(const void*);
   };
@@ -87,6 +92,7 @@ class Any : public MachineFace<Any> {
       .modify = [](void* m, const kernel::AnyKernel& k, std::span<const Arg> args) { of<M>(m).modify(k, args); },
       .read_index = read_index_of<M>,
       .each = each_of<M>,
+      .in_turn = [](void* m, index_t n, FunctionRef<void(index_t)> body) { of<M>(m).in_turn(n, body); },
       .workers = [](const void* m) { return static_cast<const M*>(m)->workers(); },
       .worker = [](const void* m) { return static_cast<const M*>(m)->worker(); },
   };

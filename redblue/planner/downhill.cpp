@@ -208,9 +208,7 @@ class Downhill {
 
 std::size_t operations_that_tell(const Problem& problem, int threads) {
   if (threads > 1) return 1'000;
-  if (!problem.patterns.empty()) return 600;
-  if (!problem.masked()) return 100;
-  return problem.op == Operation::forward ? 600 : 400;  // of a forward pass these are some rounds of a larger part
+  return problem.masked() || !problem.patterns.empty() ? 600 : 200;
 }
 
 std::vector<LikelySchedule> contenders_for(const Problem& problem, const plan::Options& options,

@@ -31,12 +31,15 @@ bool is_faster(const plan::Row& a, const plan::Row& b) {
 
 namespace {
 
-/// Problems whose walk takes more operations than this, some 0.2 ms, are walked in part. A part of a masked problem has
-/// more of the diagonal than the whole, so it is made a larger one.
+/// Problems whose walk takes more operations than this, some 0.2 ms, even with some rounds of loops for all, are walked
+/// in part. A part of a masked problem has more of the diagonal than the whole, so it is made a larger one.
 std::size_t most_operations(const Problem& p) { return p.masked() || !p.patterns.empty() ? 4'000 : 1'000; }
 /// A schedule that goes pair by pair may take this many times more operations: most of them are small, and a part with
 /// few keys has more of them for each pair.
 constexpr std::size_t kMorePairs = 16;
+/// The rounds of a loop that stand for all: where a walk of all takes too many operations, and where one of kRounds
+/// still does, or in a walk in haste for one thread.
+constexpr index_t kRounds = 16, kQuickRounds = 3;
 /// The share of a problem that is walked next where the walk ended before its first product.
 constexpr double kUnknownShare = 1.0 / 16;
 
@@ -253,34 +256,46 @@ class Modeller::Walks {
       return shrunk;
     };
     part_ = true;
-    const bool some_rounds =
-        hopeless_s && time_.threads == 1 && problem_.patterns.empty() && problem_.op == Operation::forward;
+    const auto rounds_of = [&](index_t some) -> model::SomeRounds {
+      if (!problem_.patterns.empty()) return {};
+      return {time_.threads == 1 ? some : 0, some, problem_.masked()};
+    };
+    model::SomeRounds some = rounds_of(hopeless_s && time_.threads == 1 ? kQuickRounds : 0);
+    index_t fewer = hopeless_s || !problem_.patterns.empty() ? 0 : kRounds;  // rounds to walk next, before a part is
     const double blocks = blocks_of(row, head);
     // The share of blocks that are walked. Fewer rounds make none of them shorter.
     const auto rounds = [&](const Sizes& x) {
-      constexpr double kRounds = model::Timed::kRounds;
-      return some_rounds ? std::min(1.0, kRounds / blocks_of(row, x, &Sizes::n_q)) : 1;
+      return some.each > 0 ? std::min(1.0, static_cast<double>(some.each) / blocks_of(row, x, &Sizes::n_q)) : 1;
     };
     const auto shrunk = [&](double share) { return share_of(rounds(head) < 1 ? share * share : share); };
-    double& each = operations_.try_emplace(row.schedule, 1).first->second;
+    double& each = operations_.try_emplace(row.schedule, 0).first->second;
     if (const double operations = hopeless_s ? each * blocks * rounds(head) : 0; operations > static_cast<double>(most))
       walk_less(shrunk(static_cast<double>(most) / operations));
     while (true) {
       model::Timed timed(rates_, most, !part.problem.patterns.empty(),
-                         hopeless_s ? *hopeless_s * time_.threads / macs : HUGE_VAL, some_rounds);
+                         hopeless_s ? *hopeless_s * time_.threads / macs : HUGE_VAL, some);
       try {
         machine::Any any(timed);
         run_on(any, part);
         walked_ += timed.operations();
         part_ = left < 1;
-        each = static_cast<double>(timed.operations()) / (left * blocks * rounds(part.problem.sizes()));
+        each = timed.takes_turns() && some.in_turn > 0
+                   ? 0
+                   : static_cast<double>(timed.operations()) / (left * blocks * rounds(part.problem.sizes()));
         return walk(std::move(timed));
       } catch (const model::Timed::TooMany&) {
         walked_ += timed.operations();
         if (timed.is_hopeless()) return walk(std::move(timed));
+        if (fewer > 0 && (some.in_turn == 0 || timed.takes_turns())) {
+          some = rounds_of(fewer);
+          fewer = fewer == kRounds ? kQuickRounds : 0;
+          continue;
+        }
+        if (!hopeless_s && !timed.takes_turns()) some = {};
         const double reached = std::min(1.0, timed.reached() / (left * head_macs));
         // Before the first product it is not known how far a smaller part would come.
-        if (walk_less(reached > 0 ? shrunk(reached) : kUnknownShare) == 1) most *= 2;  // there is no smaller problem
+        const double next = reached == 0 ? kUnknownShare : timed.takes_turns() ? share_of(reached) : shrunk(reached);
+        if (walk_less(next) == 1) most *= 2;  // there is no smaller problem
       }
     }
   }
@@ -434,7 +449,9 @@ class Modeller::Walks {
   std::size_t walked_ = 0;  ///< operations, of all walks
   bool part_ = false;       ///< did the last walk end in a part of a head?
   double copies_s_ = 0;     ///< of inputs and outputs, where the run takes queries and keys in an order of their own
-  std::map<std::string_view, double> operations_;  ///< of a block of a head, in the last walk of each schedule; one yet
+  /// Operations of a block of a head, in the last walk of each schedule: 0 where some rounds stood for all, and of a
+  /// schedule that was not walked yet.
+  std::map<std::string_view, double> operations_;
   std::array<std::optional<Problem>, 2> heads_{};  ///< one_head for other schedules, and for those of patterns alone
   std::map<std::tuple<const RunLists*, index_t, index_t, bool>, Patterns> parts_;  ///< of patterns, made by part_of
 };

@@ -16,24 +16,29 @@
 
 namespace redblue::model {
 
+/// How many rounds of a loop are walked, or one more, to stand for all; 0: all of them.
+struct SomeRounds {
+  index_t each = 0;     ///< of `each`: one worker alone takes all rounds
+  index_t in_turn = 0;  ///< of in_turn
+  bool ends = false;    ///< of in_turn with tiles that stay: more of the first rounds and of the last, which masks cut
+};
+
 /// The machine that adds up the modelled time of every tile operation of a schedule. It holds no data and computes
 /// nothing. A composite kernel is one implementation: its parts pay for no passes.
 class Timed : public MachineFace<Timed> {
  public:
   /// Thrown when a schedule has more operations than `most`, or is hopeless.
   struct TooMany {};
-  static constexpr index_t kRounds = 3;  ///< of `each` that are walked, where some stand for all
 
   /// `pattern`: is there one? hopeless_s: the seconds of a multiply-add, with all that goes with it, that the first
-  /// operations may take. `some_rounds`: one worker alone takes all rounds of `each`, and some of many stand for all.
-  Timed(const Rates& rates, std::size_t most, bool pattern = false, double hopeless_s = HUGE_VAL,
-        bool some_rounds = false)
+  /// operations may take.
+  Timed(const Rates& rates, std::size_t most, bool pattern = false, double hopeless_s = HUGE_VAL, SomeRounds some = {})
       : rates_(rates),
         without_bf16_(rates.without_bf16()),
         most_(most),
         pattern_(pattern),
         hopeless_s_(hopeless_s),
-        some_rounds_(some_rounds),
+        some_(some),
         memo_(rates.tile_rows > 1 ? 0 : rates.lanes) {}
 
   index_t open(SlowArray, Shape s, Layout layout) {
@@ -87,11 +92,11 @@ class Timed : public MachineFace<Timed> {
   static index_t read_index(Question, const Arg&, index_t worst) { return worst; }
   template <class Body>
   void each(index_t n, const Body& body) {
+    if (some_.each > 0) return in_parts(n, some_.each, [&](index_t i) { body(*this, i); });
     if (resident_ > 0) {  // rounds that use tiles of their worker stay with it: machine::Ram::each
       for (index_t i = 0; i < n; ++i) body(*this, i);
       return;
     }
-    if (some_rounds_ && n > kRounds) return some_of(n, body);
     const double before = span_;
     double longest = 0;
     for (index_t i = 0; i < n; ++i) {
@@ -106,7 +111,15 @@ class Timed : public MachineFace<Timed> {
     span_ = before + longest;
   }
 
+  template <class Body>
+  void in_turn(index_t n, const Body& body) {
+    takes_turns_ = true;
+    if (some_.in_turn > 0) return resident_ > 0 && some_.ends ? from_ends(n, body) : in_parts(n, some_.in_turn, body);
+    for (index_t i = 0; i < n; ++i) body(i);
+  }
+
   std::size_t operations() const { return operations_; }
+  bool takes_turns() const { return takes_turns_; }
   bool is_hopeless() const { return work_.macs > 0 && work_.seconds() > hopeless_s_ * work_.macs; }
   /// Time of one worker, without transfer.
   Time time() const { return {.compute_s = work_.compute_s, .exp_s = work_.exp_s, .pass_s = work_.pass_s}; }
@@ -120,22 +133,47 @@ class Timed : public MachineFace<Timed> {
   double held() const { return held_; }  ///< most words resident, with those that stream past in a call
 
  private:
-  /// Rounds change little from one to the next: the one in the middle of each of kRounds parts, all of about one
-  /// length, stands for its part. That is exact where work grows evenly, as under a causal mask.
+  /// Rounds change little from one to the next: the one in the middle of each of some parts, all of about one length,
+  /// stands for its part. Lengths are odd, so that there is one, and it is exact where work grows evenly, as under a
+  /// causal mask.
   template <class Body>
-  void some_of(index_t n, const Body& body) {
-    for (index_t k = 0; k < kRounds; ++k) {
-      const Range part{k * n / kRounds, (k + 1) * n / kRounds};
-      const auto times = static_cast<double>(part.size());
-      const Work before = std::exchange(work_, {});
-      const double copied = std::exchange(copied_, 0);
-      weight_ *= times;
-      body(*this, (part.begin + part.end) / 2);
-      weight_ /= times;
-      const Work round = std::exchange(work_, before);
-      work_ += times * round;
-      copied_ = copied + times * copied_;
+  void in_parts(index_t n, index_t parts, const Body& body) {
+    parts = std::min(n, parts + (n - parts) % 2);
+    const index_t pairs = (n - parts) / 2;
+    for (index_t k = 0, begin = 0; k < parts; ++k) {
+      const index_t length = 1 + 2 * ((k + 1) * pairs / parts - k * pairs / parts);
+      stands_for(length, begin + length / 2, body);
+      begin += length;
     }
+  }
+  /// Goes over rounds in parts as in_parts does, but these are longer and longer from both ends on, two of each length:
+  /// masks cut the first steps and the last.
+  template <class Body>
+  void from_ends(index_t n, const Body& body) {
+    index_t begin = 0, length = 1;
+    for (bool again = true; n - 2 * begin > 2 * length; again = !again) {
+      stands_for(length, begin + length / 2, body);
+      stands_for(length, n - 1 - begin - length / 2, body);
+      begin += length;
+      if (!again) length *= 3;
+    }
+    index_t left = n - 2 * begin;
+    if (left > 0 && left % 2 == 0) stands_for(1, begin + --left, body);
+    if (left > 0) stands_for(left, begin + left / 2, body);
+  }
+  /// Walks a round in place of that many `rounds`.
+  template <class Body>
+  void stands_for(index_t rounds, index_t round, const Body& body) {
+    const auto times = static_cast<double>(rounds);
+    const Work before = std::exchange(work_, {});
+    const double copied = std::exchange(copied_, 0), span = std::exchange(span_, 0);
+    weight_ *= times;
+    body(round);
+    weight_ /= times;
+    const Work walked = std::exchange(work_, before);
+    work_ += times * walked;
+    copied_ = copied + times * copied_;
+    span_ = span + times * span_;
   }
   void add_call(const kernel::AnyKernel& k, std::span<const Arg> args) {
     bool fused = false;
@@ -362,7 +400,8 @@ class Timed : public MachineFace<Timed> {
   std::size_t most_;
   bool pattern_;
   double hopeless_s_;
-  bool some_rounds_;
+  SomeRounds some_;
+  bool takes_turns_ = false;
   std::size_t operations_ = 0;
   Work work_;
   double reached_ = 0, weight_ = 1;  ///< how many rounds a round stands for

@@ -61,14 +61,14 @@ struct FusedKeyOuterBackward : Defaults {
     const Pairs pairs = x.shape.pairs();
     const Blocks blocks = pairs.key_blocks(t.Bc);
     if (!x.shape.accumulate) for_rows_without_keys(pairs, [&](Range I) { m.update(kernel::ZeroOver{}, x.dQ.rows(I)); });
-    for (index_t j = 0; j < blocks.count(); ++j) {
+    m.in_turn(blocks.count(), [&](index_t j) {
       const Range J = blocks(j);
       key_pass(m, x, J, t.br, [&](auto& w, Range I, const Arg& dS_ij, const auto& K_j) {
         for_first_visits(pairs, I, J, 0, [&](Range part, bool first) {
           add_query_gradients(w, x, {I, J}, part, first && !x.shape.accumulate, x.dQ.rows(part), dS_ij, K_j);
         });
       });
-    }
+    });
   }
 };
 

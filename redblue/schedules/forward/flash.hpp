@@ -94,7 +94,7 @@ struct FlashForward : Defaults {
     else
       w.compute(kernel::SoftmaxInit{}, O_i, m_i, l_i);
     if (i.first) begin_with_sinks(w, x, i.queries.begin, m_i, l_i);
-    for_steps(keys, Bc, [&](Range J, index_t next) {
+    for_steps(w, keys, Bc, [&](Range J, index_t next) {
       const auto K_j = pass(w, x.K.rows(J)), V_j = pass(w, x.V.rows(J));
       also(w, J, K_j, V_j, slopes.arg());
       w.compute(x.attention_at(i.queries.begin, J.begin, next), S.cols(J.size()), O_i, m_i, l_i, Q_i, K_j, V_j,

@@ -1,4 +1,6 @@
 #pragma once
+#include <algorithm>
+
 #include "redblue/schedules/parts/limits.hpp"
 #include "redblue/schedules/parts/modifiers.hpp"
 
@@ -60,15 +62,15 @@ struct NothingElse {
 
 /// f(step, next) for at most `most` at a time of each run, one after another: `next` is where the next step begins, or
 /// where the last one ends.
-template <class F>
-void for_steps(const Runs& runs, index_t most, const F& f) {
-  Range step;
-  for (const Range& run : runs)
-    for (index_t i = run.begin; i < run.end; i += most) {
-      if (step.size() > 0) f(step, i);
-      step = {i, std::min(i + most, run.end)};
-    }
-  if (step.size() > 0) f(step, step.end);
+template <class W, class F>
+void for_steps(W& w, const Runs& runs, index_t most, const F& f) {
+  for (const Range* run = runs.begin(); run != runs.end(); ++run) {
+    const Range* following = std::find_if(run + 1, runs.end(), [](const Range& r) { return r.size() > 0; });
+    w.in_turn(ceil_div(run->size(), most), [&](index_t i) {
+      const index_t begin = run->begin + i * most, end = std::min(begin + most, run->end);
+      f(Range{begin, end}, end == run->end && following != runs.end() ? following->begin : end);
+    });
+  }
 }
 
 /// The same runs, cut before this key where one holds it and the one before it.

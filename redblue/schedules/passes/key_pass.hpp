@@ -164,7 +164,7 @@ void key_pass(W& w, const BackwardOperands& x, Range J, index_t br, const Also& 
   const Runs seeing = x.shape.pairs().runs_of_rows(J);
   const KeyTiles<W> j(w, x, J);
   const PairTiles<W> ij(w, x.shape.modifiers, {std::min(br, seeing.longest()), J.size()});
-  for_steps(seeing, br, [&](Range I, index_t next) {
+  for_steps(w, seeing, br, [&](Range I, index_t next) {
     const auto lse_i = w.load(x.lse.rows(I)), D_i = w.load(x.D.rows(I));
     const auto Q_i = w.load(x.Q.rows(I), kernel::KeyGradients::Q);
     const QueryArgs i{Q_i.arg(), lse_i.arg(), D_i.arg(), Arg::streaming(x.dO.rows(I))};

@@ -86,7 +86,7 @@ void query_pass(W& w, const Operands& x, const QueryTiles& i, index_t bc, const 
     w.compute(kernel::RowDots{}, i.D, i.dO, w.stream(*i.O));
     subtract_lse_gradient(w, x, i.D, i.queries);
   }
-  for_steps(s.pairs().runs_of_keys(i.queries), bc, [&](Range J, index_t) {
+  for_steps(w, s.pairs().runs_of_keys(i.queries), bc, [&](Range J, index_t) {
     const Arg P_ij = P.cols(J.size()), dS_ij = dP.cols(J.size()),
               G_ij = G.cols(s.modifiers.two_weights() ? J.size() : 0);
     const Place place = s.place(i.queries.begin, J.begin);

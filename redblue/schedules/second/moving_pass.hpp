@@ -77,7 +77,7 @@ void moving_pass(W& w, const Operands& x, const Motion& m, Range I, index_t bc, 
              C = w.alloc(SlowArray::P, softcapped_tile(s, tile));
   w.compute(kernel::Zero{}, T_i);
   begin_moving_sums(w, x, m, I, lse_i, r_i);
-  for_steps(s.pairs().runs_of_keys(I), bc, [&](Range J, index_t) {
+  for_steps(w, s.pairs().runs_of_keys(I), bc, [&](Range J, index_t) {
     const Place place = s.place(I.begin, J.begin);
     const Arg P_ij = P.cols(J.size()), H_ij = H.cols(J.size()), C_ij = C.cols(C.shape().cols > 0 ? J.size() : 0);
     {

@@ -67,7 +67,7 @@ void query_sweep(W& w, const SecondOperands& x, Range I, index_t bc) {
   const Slopes slopes(w, x);
   const SecondTiles tiles(w, s, {I.size(), std::min(bc, s.n_k)});
   w.compute(kernel::Zero{}, LQ_i);
-  for_steps(s.pairs().runs_of_keys(I), bc, [&](Range J, index_t) {
+  for_steps(w, s.pairs().runs_of_keys(I), bc, [&](Range J, index_t) {
     const Place place = s.place(I.begin, J.begin);
     const SecondTileArgs ij = tiles.part({I.size(), J.size()});
     const auto K_j = w.load(x.K.rows(J), Layout::read_only), gK_j = w.load(x.gK.rows(J), Layout::read_only);
@@ -148,7 +148,7 @@ void key_sweep(W& w, const SecondOperands& x, Range J, index_t br, const Also& a
   const Slopes slopes(w, x);
   const SecondTiles tiles(w, s, {std::min(br, seeing.longest()), J.size()});
   for (const Arg& sum : {LK_j.arg(), LV_j.arg()}) w.compute(kernel::Zero{}, sum);
-  for_steps(seeing, br, [&](Range I, index_t) {
+  for_steps(w, seeing, br, [&](Range I, index_t) {
     const Place place = s.place(I.begin, J.begin);
     const SecondTileArgs ij = tiles.part({I.size(), J.size()});
     const auto Q_i = w.load(x.Q.rows(I), Layout::read_only), gQ_i = w.load(x.gQ.rows(I), Layout::read_only),
