@@ -54,12 +54,11 @@ bool has_multiples(const plan::Options& o) { return o.multiple.query > 1 || o.mu
 
 }  // namespace
 
-std::vector<plan::Options> candidates(const Problem& problem, const plan::Options& options, const model::Rates& rates,
-                                      int share) {
-  plan::Options o = options;
-  o.M = std::max(Words(1), options.M / share);
+std::vector<Candidate> candidates(const Problem& problem, const plan::Options& options, const model::Rates& rates,
+                                  int share) {
+  Candidate o{std::max(Words(1), options.M / share), options.multiple};
   if (has_multiples(options)) return {o};
-  std::vector<plan::Options> list;
+  std::vector<Candidate> list;
   const index_t panel = index_t{model::kRegisterVectors} * rates.lanes;
   const index_t scores = std::min(panel, problem.n_q * problem.group());  // of one key, made at a time
   const index_t bytes = rates.multiplies_bf16 ? 2 : static_cast<index_t>(rates.word_bytes);  // of a weight
@@ -92,17 +91,14 @@ std::vector<plan::Options> candidates(const Problem& problem, const plan::Option
   return list;
 }
 
-std::vector<plan::Options> blocks(const Problem& problem, const plan::Options& options, const model::Rates& rates,
-                                  int threads) {
-  std::vector<plan::Options> list;
+std::vector<Candidate> blocks(const Problem& problem, const plan::Options& options, const model::Rates& rates,
+                              int threads) {
+  std::vector<Candidate> list;
   if (has_multiples(options)) return list;
   // Blocks of these many queries, and steps of these many keys, where `also` is for a step.
   const auto block_of = [&](index_t queries, index_t keys, Words also) {
-    plan::Options o = options;
-    o.multiple.query = queries;
-    o.multiple.key = keys;
-    o.M = std::min(options.M, Words(queries) * (problem.d + problem.d_v + keys + 4) + also);
-    list.push_back(o);
+    list.push_back({std::min(options.M, Words(queries) * (problem.d + problem.d_v + keys + 4) + also),
+                    {queries, keys, options.multiple.feature}});
   };
   // Under a pattern of blocks: tiles of one block, of which all queries see all keys. Gradients hold four tiles of
   // keys.

@@ -16,31 +16,31 @@ namespace {
 
 using Spot = std::array<std::size_t, 3>;
 
-/// The options that candidates() has, by their spots.
+/// What candidates() has, by their spots.
 class Lattice {
  public:
   Lattice(const Problem& problem, const plan::Options& options, const model::Rates& rates) {
-    std::vector<std::pair<std::size_t, plan::Options>> all;
+    std::vector<std::pair<std::size_t, Candidate>> all;
     for (std::size_t s = 0; s < kShares.size(); ++s)
-      for (plan::Options& o : candidates(problem, options, rates, kShares[s])) all.emplace_back(s, std::move(o));
+      for (const Candidate& a : candidates(problem, options, rates, kShares[s])) all.emplace_back(s, a);
     const auto values = [&](const auto& of) {
       std::vector<index_t> list;
       list.reserve(all.size());
-      for (const auto& [s, o] : all) list.push_back(of(o));
+      for (const auto& [s, a] : all) list.push_back(of(a));
       std::ranges::sort(list);
       list.erase(std::ranges::unique(list).begin(), list.end());
       return list;
     };
-    const auto query = [](const plan::Options& o) { return o.multiple.query; };
-    const auto key = [](const plan::Options& o) { return o.multiple.key; };
+    const auto query = [](const Candidate& a) { return a.multiple.query; };
+    const auto key = [](const Candidate& a) { return a.multiple.key; };
     const std::vector<index_t> queries = values(query), keys = values(key);
     const auto place = [](const std::vector<index_t>& list, index_t x) {
       return static_cast<std::size_t>(std::ranges::lower_bound(list, x) - list.begin());
     };
-    options_.reserve(all.size());
-    for (auto& [s, o] : all) {  // in the order of their spots
-      const Spot spot{s, place(queries, query(o)), place(keys, key(o))};
-      if (options_.empty() || options_.back().first != spot) options_.emplace_back(spot, std::move(o));
+    candidates_.reserve(all.size());
+    for (const auto& [s, a] : all) {  // in the order of their spots
+      const Spot spot{s, place(queries, query(a)), place(keys, key(a))};
+      if (candidates_.empty() || candidates_.back().first != spot) candidates_.emplace_back(spot, a);
     }
   }
 
@@ -49,17 +49,17 @@ class Lattice {
   std::optional<Spot> first(std::size_t share) const {
     constexpr index_t kKeys = 128;
     std::optional<Spot> best;
-    for (const auto& [spot, o] : options_)
-      if (spot[0] == share && o.multiple.key <= kKeys) best = spot;
+    for (const auto& [spot, a] : candidates_)
+      if (spot[0] == share && a.multiple.key <= kKeys) best = spot;
     return best;
   }
-  const plan::Options* at(const Spot& spot) const {
-    const auto found = std::ranges::find(options_, spot, [](const auto& one) { return one.first; });
-    return found == options_.end() ? nullptr : &found->second;
+  const Candidate* at(const Spot& spot) const {
+    const auto found = std::ranges::find(candidates_, spot, [](const auto& one) { return one.first; });
+    return found == candidates_.end() ? nullptr : &found->second;
   }
 
  private:
-  std::vector<std::pair<Spot, plan::Options>> options_;
+  std::vector<std::pair<Spot, Candidate>> candidates_;
 };
 
 /// Drops all but the fastest `most` rows, and those that take more than `factor` times the time of the fastest.
@@ -75,6 +75,7 @@ class Downhill {
  public:
   Downhill(const Problem& problem, const plan::Options& options, const TimeOptions& time)
       : problem_(problem),
+        options_(options),
         threads_(time.threads),
         x_(plan::sizes_of(problem, options)),
         modeller_(problem, options, time),
@@ -105,8 +106,8 @@ class Downhill {
   }
   /// The rows at a spot that may be chosen.
   std::vector<plan::Row> rows(const Spot& spot) { return rows(*lattice_.at(spot)); }
-  std::vector<plan::Row> rows(const plan::Options& o) {
-    std::vector<plan::Row> list = plan::rows_that_fit(problem_, o, x_);
+  std::vector<plan::Row> rows(const Candidate& candidate) {
+    std::vector<plan::Row> list = plan::rows_that_fit(problem_, candidate.of(options_), x_);
     std::erase_if(list,
                   [](const plan::Row& r) { return !r.algorithm->traits.stable || r.algorithm->traits.own_softmax; });
     for (plan::Row& row : list) time(row);
@@ -144,12 +145,10 @@ class Downhill {
       if (next == spot) return std::pair(spot, std::move(*best));
     }
   }
-  /// Options for blocks of a size that the problem suggests.
-  std::vector<plan::Options> suggested(const plan::Options& options) const {
-    return blocks(problem_, options, modeller_.rates(), threads_);
-  }
-  void try_blocks(const plan::Options& options, std::string_view schedule) {
-    for (const plan::Options& o : suggested(options)) row_of(o, schedule);
+  /// What asks for blocks of a size that the problem suggests.
+  std::vector<Candidate> suggested() const { return blocks(problem_, options_, modeller_.rates(), threads_); }
+  void try_blocks(std::string_view schedule) {
+    for (const Candidate& a : suggested()) row_of(a, schedule);
   }
   /// All operations that were walked.
   std::size_t operations() const { return modeller_.operations(); }
@@ -167,13 +166,14 @@ class Downhill {
 
  private:
   std::optional<plan::Row> row_at(const Spot& spot, std::string_view schedule) {
-    const plan::Options* o = lattice_.at(spot);
-    if (o == nullptr) return std::nullopt;
+    const Candidate* candidate = lattice_.at(spot);
+    if (candidate == nullptr) return std::nullopt;
     const auto [found, fresh] = at_spots_.try_emplace({spot, schedule});
-    if (fresh) found->second = row_of(*o, schedule);
+    if (fresh) found->second = row_of(*candidate, schedule);
     return found->second;
   }
-  std::optional<plan::Row> row_of(plan::Options o, std::string_view schedule) {
+  std::optional<plan::Row> row_of(const Candidate& candidate, std::string_view schedule) {
+    plan::Options o = candidate.of(options_);
     o.schedule = schedule;
     std::vector<plan::Row> list = plan::rows_that_fit(problem_, o, x_, met_);
     if (list.empty()) return std::nullopt;
@@ -194,6 +194,7 @@ class Downhill {
   }
 
   const Problem& problem_;
+  const plan::Options& options_;
   int threads_;
   Sizes x_;
   Modeller modeller_;
@@ -231,7 +232,7 @@ std::vector<LikelySchedule> contenders_for(const Problem& problem, const plan::O
   const std::vector<Spot> starts = search.starts();
   for (const Spot& spot : starts) add(search.rows(spot), spot);
   if (!starts.empty())
-    for (const plan::Options& o : search.suggested(options)) add(search.rows(o), starts.back());
+    for (const Candidate& a : search.suggested()) add(search.rows(a), starts.back());
   if (rows.empty()) return {};
   std::ranges::stable_sort(rows, [](const auto& a, const auto& b) { return is_faster(a.first, b.first); });
   const double may_win = kMayWin * rows.front().first.time->total_s;
@@ -277,7 +278,7 @@ std::optional<Found> fastest_of(const std::vector<LikelySchedule>& contenders, c
   const CoreMemo memo;
   Downhill search(problem, options, time);
   for (const LikelySchedule& c : contenders)
-    if (search.downhill(c, kMayWin)) search.try_blocks(options, c.schedule);
+    if (search.downhill(c, kMayWin)) search.try_blocks(c.schedule);
   std::vector<plan::Row> finalists = search.met();
   if (finalists.empty()) return std::nullopt;
   keep_close(finalists, kClose, kFinalists);

@@ -124,9 +124,9 @@ plan::Plan fastest_in_order(const Problem& problem, const plan::Options& given, 
   const bool open = options.schedule.empty() && plan.rows.size() > 1;
   for (plan::Row& row : std::exchange(plan.rows, {}))
     if (!open || !plan::wants_small_cache(*row.algorithm, x, options.M)) consider(row);
-  const auto try_all = [&](const std::vector<plan::Options>& list) {
-    for (const plan::Options& o : list)
-      for (plan::Row& row : plan::rows_that_fit(alone, o, x)) consider(row);
+  const auto try_all = [&](const std::vector<Candidate>& list) {
+    for (const Candidate& a : list)
+      for (plan::Row& row : plan::rows_that_fit(alone, a.of(uncapped), x)) consider(row);
   };
   for (const int share : kShares) try_all(candidates(problem, uncapped, modeller.rates(), share));
   try_all(blocks(problem, uncapped, modeller.rates(), time.threads));

@@ -110,11 +110,12 @@ struct CoreMemo::Lists {
     std::shared_ptr<const Sequences> patterns;
   };
   static constexpr std::size_t kProblems = 6;
-  std::vector<Remembered> list;
+  std::vector<Remembered> several, single;  ///< problems that are several, whose lists take long to make, and others
   std::vector<Envelopes> envelopes;
   std::vector<Patterns> patterns;
 
   const Remembered& of(const Sizes& x, Cut cut) {
+    std::vector<Remembered>& list = x.sequences != nullptr ? several : single;
     const auto found = std::ranges::find_if(list, [&](const Remembered& r) { return r.cut == cut && r.x == x; });
     if (found != list.end()) return *found;
     std::vector<std::vector<Core>> each = of_each_batch(x, cut);
@@ -179,7 +180,7 @@ std::optional<Sizes> core_of(const Sizes& x) {
 }
 
 CoreList cores_of(const Sizes& x, std::optional<index_t> batch, Cut cut) {
-  if (kept_lists == nullptr || x.sequences == nullptr)
+  if (kept_lists == nullptr)
     return batch ? CoreList(of_one_batch(x, sequences_of(x, batch), cut)) : joined(of_each_batch(x, cut));
   const CoreMemo::Lists::Remembered& r = kept_lists->of(x, cut);
   return batch && !r.of_batch.empty() ? r.of_batch[static_cast<std::size_t>(*batch)] : r.all;
