@@ -38,4 +38,20 @@ TEST(SchedulesOfGroups, HoldNoMoreThanTheirFootprintWhereAHeadSeesNoKey) {
     }
 }
 
+/// Where no query sees a key, the sinks of two heads and their direction are held beside lse and tlse of a row, each in
+/// a row of 11 bytes or more and one beyond it.
+TEST(SchedulesOfSinksThatMove, HoldTheRowsOfTheirStatisticsWhole) {
+  Sizes x{4, 3, 2, 2, Mask{.hi = -5, .group = 2}, false};
+  x.modifiers.sinks = x.modifiers.sinks_move = true;
+  x.fast.width.fill(8);
+  x.fast.row_multiple = 11;
+  x.fast.row_extra = 1;
+  const Registered schedule = plan::Registry::built_in().find(redblue::Operation::tangent, "query_outer");
+  for (const claims::Claim& claim : claims::all())
+    if (claim.name == "FootprintIsExactInBytes") {
+      EXPECT_NO_THROW(claim.check(*schedule, x, {{"Br", 1}, {"bc", 1}}));
+    }
+  EXPECT_EQ(schedule->footprint(x, {{"Br", 1}, {"bc", 1}}), 2 * (22 + 1) + 2 * (11 + 1));
+}
+
 }  // namespace redblue::test

@@ -133,10 +133,12 @@ Words footprint_of_cores(const Sizes& x, const CoreRules& rules, OfCore footprin
   Words most;
   for (const Core& c : cores) most = std::max(most, kept_slopes(c.sizes) + footprint(c.sizes));
   for_hidden_of_all(x, rules, [&](const SlowMatrix& m, Range) {
-    const Words beside = moves_with_sinks(x, m.array) ? held_moving_sinks(x, direction_of_sinks(m.array))
-                         : m.array == SlowArray::lse  ? passing_sink(x, 0)
-                                                      : Words(0);
-    most = std::max(most, x.word(m.array) + beside);
+    if (moves_with_sinks(x, m.array)) {
+      most = std::max(most, held_moving_sinks(x, direction_of_sinks(m.array)) + x.tile(m.array, 1, 1));
+    } else {
+      const Words beside = m.array == SlowArray::lse ? passing_sink(x, 0) : Words(0);
+      most = std::max(most, x.word(m.array) + beside);
+    }
   });
   if (rules.of_pairs && hidden_pairs(x, cores) > 0) most = std::max(most, x.word(*rules.of_pairs));
   return std::max(most, gradients_of_modifiers_footprint(x, !cores.empty()));
