@@ -104,7 +104,7 @@ enum class Form : std::uint8_t {
   ARRAY(tV, keys, rows, tV)                                                                      \
   ARRAY(tO, queries, rows, tO)                                                                   \
   ARRAY(tlse, queries, rows, lse)                                                                \
-  /* of double backward: directions gQ, gK, gV, and gradients; Hm, Xm: sums of rows */           \
+  /* of double backward: directions gQ, gK, gV, gradients; Hm, Xm: sums of rows; LQg: of a group */\
   ARRAY(gQ, queries, rows, gQ)                                                                   \
   ARRAY(gK, keys, rows, gK)                                                                      \
   ARRAY(gV, keys, rows, gV)                                                                      \
@@ -115,6 +115,7 @@ enum class Form : std::uint8_t {
   ARRAY(Ldlse, queries, rows, lse)                                                               \
   ARRAY(Hm, queries, rows, lse)                                                                  \
   ARRAY(Xm, queries, rows, lse)                                                                  \
+  ARRAY(LQg, queries, rows, LQ)                                                                  \
   /* directions of a bias, and its gradient in double backward */                                \
   ARRAY(tBias, neither, modifier, tBias)                                                         \
   ARRAY(gBias, neither, modifier, gBias)                                                         \

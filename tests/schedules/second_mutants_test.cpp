@@ -4,6 +4,7 @@
 #include "redblue/schedules/backward/two_pass.hpp"
 #include "redblue/schedules/describe.hpp"
 #include "redblue/schedules/second/fused_key_outer.hpp"
+#include "redblue/schedules/second/grouped_key_outer.hpp"
 #include "redblue/schedules/second/materialised.hpp"
 #include "redblue/schedules/second/tangent.hpp"
 #include "redblue/schedules/second/tangent_small_cache.hpp"
@@ -143,6 +144,25 @@ TEST(SecondMutants, OfFusedKeyOuterAreCaught) {
                     {"forgets the last LQ", without(right, last(stores(LQ)))},
                     {"visits queries that see nothing", recorded<S>(without_mask(), t)},
                     {"keeps LQ of other queries", with_room(right, of_LQ, t.keys.br * x.d)}});
+}
+
+TEST(SecondMutants, OfGroupedKeyOuterAreCaught) {
+  using S = SecondGroupedKeyOuter;
+  const S::Tiling t{{3, 2}, {{2, 3}, 3}};
+  const Sizes x = with_mask();
+  const Trace right = recorded<S>(x, t);
+  const Is add = computes<kernel::Add>(), of_copies = loads(LQg);
+  const auto to_one_LQ = [&](Operation& op) {
+    op.args[0].block.array = LQ;
+    op.args[0].block.row %= x.n_q;
+  };
+  expect_caught<S>(x, t,
+                   {{"lets all groups store one LQ", changed(right, all(stores(LQg)), to_one_LQ)},
+                    {"forgets what copies were", without(right, all(of_copies))},
+                    {"forgets the last copy", without(right, last(add))},
+                    {"adds a copy twice", twice(right, last(add))},
+                    {"sums copies first", phases_first(right, add)},
+                    {"keeps LQ of other queries", with_room(right, computes<kernel::Gemm>(LQ), t.keys.br * x.d)}});
 }
 
 TEST(SecondMutants, OfABiasThatMovesAreCaught) {

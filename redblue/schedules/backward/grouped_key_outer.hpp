@@ -35,27 +35,26 @@ struct GroupedKeyOuterBackward : Defaults {
   static Tiling smallest(const Sizes& x, const Multiples& m) {
     return {{smallest_tile(x.n_k, m.key), smallest_tile(x.n_q, m.query)}, 1};
   }
-  /// G is at most 8, so that dQ and its copies are no larger than all arrays of the problem, and each group has at
-  /// least 256 keys, mostly far more work than waking a worker. The words hardly depend on G. Blocks are those that e1
-  /// would choose for n_k / G keys. All depends on shape and M alone, so that results do not depend on the number of
-  /// workers.
+  /// Blocks are those that e1 would choose for n_k / G keys. All depends on shape and M alone, so that results do not
+  /// depend on the number of workers.
   static std::optional<Tiling> choose_tiling(const Sizes& x, const Limits& limits) {
-    const index_t G = std::clamp<index_t>(x.n_k / 256, 1, 8), step = limits.multiple.key;
-    const Range of_one{0, std::min(x.n_k, ceil_div(ceil_div(x.n_k, G), step) * step)};
-    const auto keys = choose_key_pass(x.mask.pattern == nullptr ? KeyGroups::of_keys(x, of_one) : x, limits,
-                                      revisited_queries_io(x), std::max(x.word(SlowArray::dQ), x.word(SlowArray::dQg)));
+    const index_t G = number_of_key_groups(x);
+    const auto keys = choose_key_pass(KeyGroups::typical(x, G, limits.multiple.key), limits, revisited_queries_io(x),
+                                      std::max(x.word(SlowArray::dQ), x.word(SlowArray::dQg)));
     if (!keys || !limits.fit(output_dots_phase(x))) return std::nullopt;
     return Tiling{*keys, std::min(G, ceil_div(x.n_k, keys->Bc))};
   }
 
   static std::vector<Phase> phases(const Sizes& x, Tiling t) {
     std::vector<Phase> list{output_dots_phase(x)};
+    const auto words_of = [&](const Sizes& group, bool own, bool copies) {  // a word of dQ, of a copy, or of either
+      return KeyPassWords(group, t,
+                          std::max(own ? x.word(SlowArray::dQ) : Words(0), copies ? x.word(SlowArray::dQg) : Words(0)));
+    };
     with_key_groups(x, t, [&](const auto& groups) {
-      const std::vector<Phase> passes = groups.phases();
+      const std::vector<Phase> passes = groups.phases(words_of);
       list.insert(list.end(), passes.begin(), passes.end());
-      const Words part = x.word(SlowArray::dQg);
-      if (const index_t rows = groups.summed().size(); rows > 0)
-        list.push_back({x.tile(SlowArray::dQ, std::min(t.Bc, rows), x.d) + part, part});
+      if (const auto sum = add_copies_phase(x, t, groups, SlowArray::dQ, SlowArray::dQg)) list.push_back(*sum);
     });
     return list;
   }
@@ -63,15 +62,8 @@ struct GroupedKeyOuterBackward : Defaults {
   static Words prefetch(const Sizes& x, Tiling t) { return prefetch_of(phases(x, t)); }
   static Io io(const Sizes& x, Tiling t) {
     return with_key_groups(x, t, [&](const auto& groups) {
-      const KeyVisits all = groups.visits();
-      const Words copied = groups.copied_visits(), rows = groups.summed().size();
-      Words hidden;
-      for_rows_without_keys(x.pairs(), [&](Range I) { hidden += I.size(); });
-      return output_dots_io(x) + key_pass_io(x, all) +
-             Io().read(SlowArray::dQ, (all.queries - copied - (x.n_q - hidden) + rows) * x.d)
-                 .write(SlowArray::dQ, (all.queries - copied + hidden + rows) * x.d)
-                 .write(SlowArray::dQg, copied * x.d)
-                 .read(SlowArray::dQg, copied * x.d);
+      return output_dots_io(x) + key_pass_io(x, groups.visits()) +
+             group_sums_io(x, groups, SlowArray::dQ, SlowArray::dQg);
     });
   }
   static Words macs(const Sizes& x, Tiling t) {
@@ -93,32 +85,20 @@ struct GroupedKeyOuterBackward : Defaults {
   template <class M, class Groups>
   static void run_groups(M& m, const BackwardOperands& x, Tiling t, const Groups& groups) {
     const Sizes& s = x.shape;
-    const auto copy = [&](index_t g, Range I) {
-      return x.dQg.rows((t.G - 1) * s.row0 + (g - 1) * s.n_q + I.begin, I.size());
-    };
+    const GroupSums sums{x.dQ, x.dQg};
     for_blocks_of_keys(m, s, t.G, [&](auto& w, index_t g) {
       const Range keys = groups(g);
       groups.for_blocks(g, [&](Range J) {
         key_pass(w, x, J, t.br, [&](auto& v, Range I, const Arg& dS_ij, const auto& K_j) {
           for_first_visits(s.pairs(), I, J, keys.begin, [&](Range rows, bool first) {
             groups.for_owners(g, rows, [&](Range part, bool own) {
-              add_query_gradients(v, x, {I, J}, part, first, own ? x.dQ.rows(part) : copy(g, part), dS_ij, K_j);
+              add_query_gradients(v, x, {I, J}, part, first, sums.of(s, t.G, g, part, own), dS_ij, K_j);
             });
           });
         });
       });
     });
-    const Range all = groups.summed();
-    m.each(ceil_div(all.size(), t.Bc), [&](auto& w, index_t block) {
-      const index_t begin = all.begin + block * t.Bc;
-      const Range I{begin, std::min(begin + t.Bc, all.end)};
-      const auto dQ_i = w.load(x.dQ.rows(I));
-      for (index_t g = 1; g < t.G; ++g)
-        groups.for_copied(g, I, [&](Range part) {
-          w.compute(kernel::Add{}, dQ_i.rows(part.begin - I.begin, part.size()), w.stream(copy(g, part)));
-        });
-      w.store(dQ_i, x.dQ.rows(I));
-    });
+    add_copies(m, s, t, groups, sums);
   }
 };
 

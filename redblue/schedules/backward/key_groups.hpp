@@ -7,8 +7,8 @@
 #include "redblue/schedules/parts/cores.hpp"
 #include "redblue/schedules/passes/key_pass.hpp"
 
-/// Blocks of keys in G groups that do not wait for each other. Each adds to a dQ of its own: to dQ itself for queries
-/// whose first key lies in the group, to a copy for the others.
+/// Blocks of keys in G groups that do not wait for each other. Each adds to a gradient of queries of its own, dQ or, in
+/// double backward, LQ: to dQ itself for queries whose first key lies in the group, to a copy for the others.
 namespace redblue::schedule {
 
 struct GroupedKeyPass : KeyPass {
@@ -36,11 +36,11 @@ std::vector<index_t> cut_keys(const Blocks& units, index_t G, const PairsBefore&
   first.push_back(units.n);
   return first;
 }
-/// The word that a group adds to: of dQ, of a copy, or of the larger of both.
-inline Words added_word(const Sizes& x, bool own, bool copies) {
-  return std::max(own ? x.word(SlowArray::dQ) : Words(0), copies ? x.word(SlowArray::dQg) : Words(0));
-}
 }  // namespace detail
+
+/// The number of groups. G is at most 8, so that dQ and its copies are no larger than all arrays of the problem, and
+/// each group has at least 256 keys, mostly far more work than waking a worker. The words hardly depend on G.
+inline index_t number_of_key_groups(const Sizes& x) { return std::clamp<index_t>(x.n_k / 256, 1, 8); }
 
 /// The groups without a pattern. Without a mask cuts lie between whole blocks, under a mask at any multiple of 16 keys
 /// (of Bc, where that is less), because there blocks are few and differ in their work. So the last block of a group may
@@ -89,12 +89,18 @@ class KeyGroups {
     });
     return {r.begin, std::max(r.begin, r.end)};
   }
-  std::vector<Phase> phases() const {
+  /// words_of(sizes, own, copies) says what a block takes: block(its keys, queries that see them one after another),
+  /// and prefetch(). `own`: does the group add to dQ? `copies`: to a copy?
+  template <class WordsOf>
+  std::vector<Phase> phases(const WordsOf& words_of) const {
     std::vector<Phase> list;
     for_each([&](Range keys) {
       const Range others = again(keys.begin);
       const bool own = x_.pairs().rows_of(keys).end > others.end;
-      list.push_back(key_pass_phase(of_keys(x_, keys), t_, detail::added_word(x_, own, others.size() > 0)));
+      const Sizes group = of_keys(x_, keys);
+      const auto words = words_of(group, own, others.size() > 0);
+      const auto block = [&](index_t of, index_t rho) { return words.block(of, rho); };
+      list.push_back({key_blocks_footprint(group, t_.Bc, block), words.prefetch()});
     });
     return list;
   }
@@ -114,6 +120,11 @@ class KeyGroups {
 
   /// These keys and the queries that see one of them, as a problem of its own.
   static Sizes of_keys(const Sizes& x, Range keys) { return part_of(x, x.pairs().rows_of(keys), keys); }
+  /// What blocks of one of G groups are chosen for, whatever the number of workers.
+  static Sizes typical(const Sizes& x, index_t G, index_t step) {
+    if (x.mask.pattern != nullptr) return x;
+    return of_keys(x, {0, std::min(x.n_k, ceil_div(ceil_div(x.n_k, G), step) * step)});
+  }
 
  private:
   /// f(keys) for the groups that hold keys.
@@ -153,10 +164,11 @@ class KeyGroupsOfPattern {
   KeyVisits visits() const { return key_visits(x_, t_.Bc); }
   Words copied_visits() const { return found_.copied_visits; }
   Range summed() const { return found_.summed; }
-  std::vector<Phase> phases() const {
+  template <class WordsOf>
+  std::vector<Phase> phases(const WordsOf& words_of) const {
     std::vector<Phase> list;
     for (const Group& group : found_.groups) {
-      const KeyPassWords words(x_, t_, detail::added_word(x_, group.own, group.copies));
+      const auto words = words_of(x_, group.own, group.copies);
       const Words footprint = group.longest.largest([&](index_t keys, index_t rho) { return words.block(keys, rho); });
       if (footprint > 0) list.push_back({footprint, words.prefetch()});
     }
@@ -254,6 +266,54 @@ class KeyGroupsOfPattern {
 template <class F>
 decltype(auto) with_key_groups(const Sizes& x, GroupedKeyPass t, const F& f) {
   return x.mask.pattern == nullptr ? f(KeyGroups(x, t)) : f(KeyGroupsOfPattern(x, t));
+}
+
+/// A gradient of queries that groups of keys add to, and its copies: dQ and dQg, LQ and LQg.
+struct GroupSums {
+  SlowMatrix sum, copies;
+
+  /// Where group g adds what these queries get, which are its own or not.
+  Block of(const Sizes& x, index_t G, index_t g, Range I, bool own) const {
+    return own ? sum.rows(I) : copies.rows((G - 1) * x.row0 + (g - 1) * x.n_q + I.begin, I.size());
+  }
+};
+/// What groups read and write there, and then the sum of copies: V - U visits of the sum and U of copies, U those of
+/// queries whose first key lies in an earlier group; and r queries, from the first to the last that see two groups.
+template <class Groups>
+Io group_sums_io(const Sizes& x, const Groups& groups, SlowArray sum, SlowArray copies) {
+  const Words visits = groups.visits().queries, copied = groups.copied_visits(), rows = groups.summed().size();
+  Words hidden;
+  for_rows_without_keys(x.pairs(), [&](Range I) { hidden += I.size(); });
+  return Io()
+      .read(sum, (visits - copied - (x.n_q - hidden) + rows) * x.d)
+      .write(sum, (visits - copied + hidden + rows) * x.d)
+      .write(copies, copied * x.d)
+      .read(copies, copied * x.d);
+}
+/// The phase that adds copies to the sum, if there is one.
+template <class Groups>
+std::optional<Phase> add_copies_phase(const Sizes& x, GroupedKeyPass t, const Groups& groups, SlowArray sum,
+                                      SlowArray copies) {
+  const Words part = x.word(copies);
+  const index_t rows = groups.summed().size();
+  if (rows == 0) return std::nullopt;
+  return Phase{x.tile(sum, std::min(t.Bc, rows), x.d) + part, part};
+}
+/// Copies are added in order, so that the result has the same bits for any number of workers.
+template <class M, class Groups>
+void add_copies(M& m, const Sizes& x, GroupedKeyPass t, const Groups& groups, const GroupSums& sums) {
+  const Range all = groups.summed();
+  m.each(ceil_div(all.size(), t.Bc), [&](auto& w, index_t block) {
+    const index_t begin = all.begin + block * t.Bc;
+    const Range I{begin, std::min(begin + t.Bc, all.end)};
+    const auto sum = w.load(sums.sum.rows(I));
+    for (index_t g = 1; g < t.G; ++g)
+      groups.for_copied(g, I, [&](Range part) {
+        w.compute(kernel::Add{}, sum.rows(part.begin - I.begin, part.size()),
+                  w.stream(sums.of(x, t.G, g, part, false)));
+      });
+    w.store(sum, sums.sum.rows(I));
+  });
 }
 
 }  // namespace redblue::schedule

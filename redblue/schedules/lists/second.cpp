@@ -1,6 +1,7 @@
 #include "redblue/schedules/describe.hpp"
 #include "redblue/schedules/lists/lists.hpp"
 #include "redblue/schedules/second/fused_key_outer.hpp"
+#include "redblue/schedules/second/grouped_key_outer.hpp"
 #include "redblue/schedules/second/materialised.hpp"
 #include "redblue/schedules/second/tangent.hpp"
 #include "redblue/schedules/second/tangent_small_cache.hpp"
@@ -15,6 +16,7 @@ void add_second(Registry& registry) {
   registry.add(describe<TangentSmallCache>());
   registry.add(describe<SecondThreeSweeps>());
   registry.add(describe<SecondFusedKeyOuter>());
+  registry.add(describe<SecondGroupedKeyOuter>());
   registry.add(describe<SecondMaterialised>());
 }
 

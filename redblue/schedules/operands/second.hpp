@@ -64,13 +64,14 @@ struct TangentOperands : OfForwardOperands {
 /// LdO, the gradients of L = <gQ, dQ> + <gK, dK> + <gV, dV>, and Ldlse where dlse is given. With gBias L has <gBias,
 /// dBias>, too, and LBias is its gradient in the bias; and so are gSinks and LSinks. Workspace: D (n_q), the row sums
 /// of dO o O less dlse; Hm and Xm (n_q), w and x: those of P o H and of dO o LdO; P and S (n_q x n_k), first the
-/// weights and P o H, then scale dS and scale G.
+/// weights and P o H, then scale dS and scale G; LQg, LQ of one group of keys: a schedule keeps as many copies as its
+/// tiling says.
 struct SecondOperands : OfForwardOperands {
   static constexpr Operation operation = Operation::second;
   static constexpr std::span<const SlowArray> inputs = facts_of(operation).reads;
   static constexpr std::span<const SlowArray> outputs = facts_of(operation).writes;
 
-  SlowMatrix dO, dlse, gQ, gK, gV, gBias, gSinks, LQ, LK, LV, LdO, Ldlse, LBias, LSinks, D, Hm, Xm, P, S;
+  SlowMatrix dO, dlse, gQ, gK, gV, gBias, gSinks, LQ, LK, LV, LdO, Ldlse, LBias, LSinks, D, Hm, Xm, P, S, LQg;
 
   [[gnu::noinline]] SecondOperands(const Sizes& s, double scale, index_t instance = 0)
       : OfForwardOperands(s, scale, instance),
@@ -92,10 +93,11 @@ struct SecondOperands : OfForwardOperands {
         Hm(of_queries(SlowArray::Hm, s.statistics(), s, instance)),
         Xm(of_queries(SlowArray::Xm, s.statistics(), s, instance)),
         P(matrix_of_pairs(s, SlowArray::P, instance)),
-        S(matrix_of_pairs(s, SlowArray::S, instance)) {}
+        S(matrix_of_pairs(s, SlowArray::S, instance)),
+        LQg{SlowArray::LQg, LQ.shape, instance} {}
   auto all() const {
     return std::array{Q,      K,  V,  O,  lse, dO,    dlse,  gQ,     gK, gV, bias, slopes, sinks, gBias,
-                      gSinks, LQ, LK, LV, LdO, Ldlse, LBias, LSinks, D,  Hm, Xm,   P,      S};
+                      gSinks, LQ, LK, LV, LdO, Ldlse, LBias, LSinks, D,  Hm, Xm,   P,      S,     LQg};
   }
 };
 

@@ -15,7 +15,9 @@ SlowMatrix matrix_of(const Operands& operands, SlowArray array) {
 }
 
 /// Is it a partial result, of one group of keys?
-constexpr bool is_partial(SlowArray a) { return a == SlowArray::Og || a == SlowArray::lse_g || a == SlowArray::dQg; }
+constexpr bool is_partial(SlowArray a) {
+  return a == SlowArray::Og || a == SlowArray::lse_g || a == SlowArray::dQg || a == SlowArray::LQg;
+}
 
 /// The workspace of one instance.
 template <class S>

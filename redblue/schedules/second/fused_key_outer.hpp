@@ -38,17 +38,13 @@ struct SecondFusedKeyOuter : Defaults {
     const auto outputs = choose_query_pass(
         x, limits, [&](QueryPass t) { return output_sweep_phase(x, t); },
         prices_with_moving_sinks(x, kSecondMoving, limits));
-    const auto keys = choose_second_keys(
-        x, limits, [&](KeyPass t) { return keys_phase(x, t); },
-        second_queries_io(x, 1) + Io().read(SlowArray::LQ, x.d).write(SlowArray::LQ, x.d));
+    const auto keys =
+        choose_second_keys(x, limits, [&](KeyPass t) { return keys_phase(x, t); }, second_queries_and_lq_io(x));
     if (!outputs || !keys) return std::nullopt;
     return Tiling{*outputs, *keys};
   }
 
-  /// LQ of the queries that pass is resident while it is added to.
-  static Phase keys_phase(const Sizes& x, KeyPass t) {
-    return key_sweep_phase(x, t, [&](index_t rows) { return x.tile(SlowArray::LQ, rows, x.d); });
-  }
+  static Phase keys_phase(const Sizes& x, KeyPass t) { return key_sweep_phase(x, t, room_for_lq(x)); }
   static std::array<Phase, 2> phases(const Sizes& x, Tiling t) {
     return {output_sweep_phase(x, t.outputs), keys_phase(x, t.keys)};
   }
@@ -77,20 +73,12 @@ struct SecondFusedKeyOuter : Defaults {
     for_rows_without_keys(pairs, [&](Range I) { m.update(kernel::ZeroOver{}, x.LQ.rows(I)); });
     for (index_t j = 0; j < keys.count(); ++j) {
       const Range J = keys(j);
-      const auto also = [&](auto& w, Range I, const Arg& G, const Arg& dS, const auto& K_j, const auto& gK_j) {
-        const auto LQ_i = w.alloc(x.LQ.rows(I));
-        for_first_visits(pairs, I, J, 0, [&](Range part, bool first) {
-          const auto of_part = LQ_i.rows(part.begin - I.begin, part.size());
-          if (first)
-            w.compute(kernel::Zero{}, of_part);
-          else
-            w.load_into(of_part, x.LQ.rows(part));
-        });
-        w.compute(kernel::Gemm{}, LQ_i, G, K_j);
-        w.compute(kernel::Gemm{}, LQ_i, dS, gK_j);
-        w.store(LQ_i, x.LQ.rows(I));
-      };
-      key_sweep(m, x, J, t.keys.br, also);
+      key_sweep(m, x, J, t.keys.br,
+                [&](auto& w, Range I, const Arg& G, const Arg& dS, const auto& K_j, const auto& gK_j) {
+                  add_to_lq(w, x, I, G, dS, K_j, gK_j, [&](const auto& f) {
+                    for_first_visits(pairs, I, J, 0, [&](Range part, bool first) { f(part, first, x.LQ.rows(part)); });
+                  });
+                });
     }
   }
 };

@@ -106,22 +106,41 @@ inline Words passing_bias_of_second(const Sizes& x) {
   return std::max({passing_bias_of_pairs(x), passing_bias_gradient(x), moves ? x.word(SlowArray::gBias) : Words(0)});
 }
 /// The tiles of a block of keys, those of the arriving queries, and a word of a bias, or `also(rows)` words of the
-/// schedule's own work on queries.
+/// schedule's own work on queries. Second buffers: the next queries.
 template <class Also>
-Phase key_sweep_phase(const Sizes& x, KeyPass t, const Also& also) {
-  const auto arriving = [&](index_t rows) {
+struct KeySweepWords {
+  const Sizes& x;
+  index_t br;
+  Also also;
+  KeySweepWords(const Sizes& x, KeyPass t, const Also& also) : x(x), br(std::min(t.br, x.n_q)), also(also) {}
+  Words arriving(index_t rows) const {
     return x.tile(SlowArray::Q, rows, x.d) + x.tile(SlowArray::gQ, rows, x.d) + x.tile(SlowArray::dO, rows, x.d_v) +
            x.tile(SlowArray::lse, rows, 1) + x.tile(SlowArray::D, rows, 1) + x.tile(SlowArray::Hm, rows, 1) +
            x.tile(SlowArray::Xm, rows, 1) + std::max(passing_bias_of_second(x), also(rows));
-  };
-  const Words block = key_blocks_footprint(x, t.Bc, [&](index_t keys, index_t rho) {
-    Words words = pair_tiles(x, 4, std::min(t.br, rho), keys) + shared_rows_of_bias(x, keys) + slopes_tile(x) +
-                  arriving(std::min(t.br, rho));
+  }
+  /// The footprint of a block of keys that rho queries see one after another.
+  Words block(index_t keys, index_t rho) const {
+    Words words = pair_tiles(x, 4, std::min(br, rho), keys) + shared_rows_of_bias(x, keys) + slopes_tile(x) +
+                  arriving(std::min(br, rho));
     for (const SlowArray a : {SlowArray::K, SlowArray::gK, SlowArray::LK}) words += x.tile(a, keys, x.d);
     for (const SlowArray a : {SlowArray::V, SlowArray::gV, SlowArray::LV}) words += x.tile(a, keys, x.d_v);
     return words;
-  });
-  return {block, arriving(std::min(t.br, x.n_q))};
+  }
+  Words prefetch() const { return arriving(br); }
+};
+template <class Also>
+Phase key_sweep_phase(const Sizes& x, KeyPass t, const Also& also) {
+  const KeySweepWords words(x, t, also);
+  return {key_blocks_footprint(x, t.Bc, [&](index_t keys, index_t rho) { return words.block(keys, rho); }),
+          words.prefetch()};
+}
+/// LQ of queries that pass, which is resident while it is added to.
+inline auto room_for_lq(const Sizes& x) {
+  return [&x](index_t rows) { return x.tile(SlowArray::LQ, rows, x.d); };
+}
+/// What a query moves that passes a block of keys which adds to its LQ.
+inline Io second_queries_and_lq_io(const Sizes& x) {
+  return second_queries_io(x, 1) + Io().read(SlowArray::LQ, x.d).write(SlowArray::LQ, x.d);
 }
 /// The cheapest Bc, where a query that is visited moves these words.
 template <class PhaseOf>
@@ -169,6 +188,24 @@ void key_sweep(W& w, const SecondOperands& x, Range J, index_t br, const Also& a
   w.store(LK_j, x.LK.rows(J));
   w.store(LV_j, x.LV.rows(J));
   if (x.keeps_bias_gradient) w.store(LBias, x.shared_gradient(x.LBias, J));
+}
+
+/// LQ += G K_j + dS gK_j for the queries I. for_parts(f) calls f(part of I, first, block) where the block has LQ of
+/// that part; first: it has had no key yet.
+template <class W, class KeyTile, class ForParts>
+void add_to_lq(W& w, const SecondOperands& x, Range I, const Arg& G, const Arg& dS, const KeyTile& K_j,
+               const KeyTile& gK_j, const ForParts& for_parts) {
+  const auto LQ_i = w.alloc(x.LQ.rows(I));
+  const auto of = [&](Range part) { return LQ_i.rows(part.begin - I.begin, part.size()); };
+  for_parts([&](Range part, bool first, const Block& block) {
+    if (first)
+      w.compute(kernel::Zero{}, of(part));
+    else
+      w.load_into(of(part), block);
+  });
+  w.compute(kernel::Gemm{}, LQ_i, G, K_j);
+  w.compute(kernel::Gemm{}, LQ_i, dS, gK_j);
+  for_parts([&](Range part, bool, const Block& block) { w.store(of(part), block); });
 }
 
 }  // namespace redblue::schedule
