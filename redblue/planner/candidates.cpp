@@ -95,9 +95,11 @@ std::vector<Candidate> blocks(const Problem& problem, const plan::Options& optio
                               int threads) {
   std::vector<Candidate> list;
   if (has_multiples(options)) return list;
-  // Blocks of these many queries, and steps of these many keys, where `also` is for a step.
+  // Blocks of these many queries, and steps of these many keys, where `also` is for a step. A tangent holds the
+  // directions of queries, too, and two tiles of weights.
+  const index_t twice = problem.op == Operation::tangent ? 2 : 1;
   const auto block_of = [&](index_t queries, index_t keys, Words also) {
-    list.push_back({std::min(options.M, Words(queries) * (problem.d + problem.d_v + keys + 4) + also),
+    list.push_back({std::min(options.M, Words(queries) * (twice * (problem.d + keys) + problem.d_v + 4) + also),
                     {queries, keys, options.multiple.feature}});
   };
   // Under a pattern of blocks: tiles of one block, of which all queries see all keys. Gradients hold four tiles of
@@ -110,7 +112,7 @@ std::vector<Candidate> blocks(const Problem& problem, const plan::Options& optio
   if (threads > 1 && problem.instances() < kFewHeads * threads)
     for (const index_t each : {1, 2, 4}) {
       const index_t rows = ceil_div(problem.n_q * problem.group(), each * threads);
-      block_of(ceil_div(rows, rates.lanes) * rates.lanes, 128, 0);
+      block_of(ceil_div(rows, rates.lanes) * rates.lanes, 128, (twice - 1) * 128 * problem.d);
     }
   return list;
 }
