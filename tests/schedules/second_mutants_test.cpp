@@ -42,23 +42,24 @@ Sizes with_moving_sinks() {
   return x;
 }
 
-/// Slips that change no count, on an instance with numbers: `slips_in(the right run)`.
-template <class S, class SlipsIn>
-void expect_caught_by_numbers(Sizes x, const typename S::Tiling& t, const SlipsIn& slips_in) {
+/// Slips that change no count, on an instance with numbers: `slips_in(the right run)`. Run: S, or Masked<S>.
+template <class S, class Run = S, class SlipsIn>
+void expect_caught_by_numbers(Sizes x, const typename S::Tiling& tiles, const SlipsIn& slips_in) {
+  const typename Run::Tiling t(tiles);
   x.modifiers.softcap = 1.5;
   if (S::unsupported(x)) x.modifiers.softcap = 0;
   x.modifiers.dropout = 0.25;
-  claims::Arrays<double> a(describe<S>(), x, tile_sizes_of(t));
+  claims::Arrays<double> a(describe<S>(), x, tile_sizes_of(tiles));
   Trace right;
   machine::Null null;
   machine::Traced<machine::Null> traced(null, right);
-  S::run(traced, typename S::Operands(x, *a.problem.scale), t);
+  Run::run(traced, typename S::Operands(x, *a.problem.scale), t);
   std::vector<Mutant> list = slips_in(right);
   list.push_back({"none", right});
   const auto wanted = a.wanted();
   for (const auto& [slip, run] : list) {
-    EXPECT_EQ(verdict_of<S>(x, t, run), "") << slip;
-    machine::Ram<double> ram(S::footprint(x, t).to_index(), a.slow());
+    EXPECT_EQ(verdict_of<Run>(x, t, run), "") << slip;
+    machine::Ram<double> ram(Run::footprint(x, t).to_index(), a.slow());
     machine::detail::play(run, ram);
     double gap = 0;
     for (const SlowArray output : S::Operands::outputs)
@@ -226,6 +227,10 @@ TEST(SecondMutants, OfTheGradientOfSinksThatMoveAreCaught) {
        {"forgets LSinks", without(right, all(stores(LSinks)))},
        {"begins LSinks with nothing", without(right, all(computes<kernel::Zero>(LSinks)))},
        {"adds the last row to LSinks twice", twice(right, last(adds))}});
+  expect_caught_by_numbers<SecondThreeSweeps, S>(x, t.all, [](const Trace& found) {
+    return std::vector<Mutant>{
+        {"leaves sinks out of the sum of weights", without(found, all(computes<kernel::AddSinkWeights>()))}};
+  });
 }
 
 TEST(SecondMutants, OfTangentsThatOnlyNumbersCanTellAreCaught) {

@@ -236,9 +236,6 @@ inline bool moves_with_sinks(const Sizes& x, SlowArray a) {
 constexpr SlowArray direction_of_sinks(SlowArray of_lse) {
   return of_lse == SlowArray::tlse ? SlowArray::tSinks : SlowArray::gSinks;
 }
-inline Words passing_moving_sinks(const Sizes& x, SlowArray direction) {
-  return x.modifiers.sinks_move ? x.word(SlowArray::sinks) + x.word(direction) : Words(0);
-}
 /// They stay, with lse of a row, while the rows that see no key pass.
 inline Words held_moving_sinks(const Sizes& x, SlowArray direction) {
   return x.tile(SlowArray::sinks, x.mask.group, 1) + x.tile(direction, x.mask.group, 1) + x.tile(SlowArray::lse, 1, 1);

@@ -7,12 +7,12 @@
 namespace redblue::schedule {
 
 inline constexpr MovingArrays kSecondMoving{SlowArray::gQ,     SlowArray::gK,  SlowArray::gV, SlowArray::gBias,
-                                            SlowArray::gSinks, SlowArray::LdO, SlowArray::Hm};
+                                            SlowArray::gSinks, SlowArray::LdO, SlowArray::Hm, true};
 
 /// Keys and values, and the directions in which they move.
 inline Io second_keys_io(const Sizes& x, Words visits) { return moving_keys_io(x, kSecondMoving, visits); }
 inline Io output_sweep_io(const Sizes& x, index_t Br) {
-  Io io = moving_rows_io(x, kSecondMoving, Br) + moving_row_sinks_io(x, kSecondMoving, Br) + lse_gradient_io(x, x.n_q);
+  Io io = moving_rows_io(x, kSecondMoving, Br) + begin_with_sinks_io(x, kSecondMoving, Br) + lse_gradient_io(x, x.n_q);
   for (const SlowArray a : {SlowArray::dO, SlowArray::O}) io.read(a, Words(x.n_q) * x.d_v);
   for (const SlowArray a : {SlowArray::D, SlowArray::Hm, SlowArray::Xm}) io.write(a, x.n_q);
   return io.write(SlowArray::LdO, Words(x.n_q) * x.d_v).write(SlowArray::Ldlse, x.lse_gradient ? x.n_q : 0);
@@ -27,7 +27,8 @@ inline Phase output_sweep_phase(const Sizes& x, QueryPass t) {
 /// LdO of the queries I: reads dO and O once, writes D, w and x.
 template <class W>
 void output_sweep(W& w, const SecondOperands& x, Range I, index_t bc) {
-  moving_pass(w, x, {x.gQ, x.gK, x.gV, x.gBias, x.gSinks, x.LdO, x.Hm}, I, bc, [&](const auto& LdO_i, const auto& w_i) {
+  const Motion motion{x.gQ, x.gK, x.gV, x.gBias, x.gSinks, x.LdO, x.Hm};
+  moving_pass(w, x, motion, kSecondMoving.normalised, I, bc, [&](const auto& LdO_i, const auto& w_i) {
     const auto D_i = w.alloc(x.D.rows(I)), x_i = w.alloc(x.Xm.rows(I));
     w.compute(kernel::RowDotsAndRest{}, D_i, x_i, LdO_i, w_i, w.stream(x.dO.rows(I)), w.stream(x.O.rows(I)));
     subtract_lse_gradient(w, x, D_i, I);

@@ -80,7 +80,7 @@ struct MovingWeightsPhase {
       const Words columns = factors.columns(x, a, b),
                   tiles = pair_tiles(x, 2, a, b) + std::max(columns, passing_moving_bias(x, bias, 0));
       return {x.statistic(SlowArray::lse, a) + x.statistic(r.array, a) + slopes_tile(x) +
-                  std::max(tiles, passing_moving_sinks(x, sinks)),
+                  std::max(tiles, held_sinks(x, sinks, false)),
               columns};
     });
   }
@@ -108,7 +108,7 @@ struct MovingWeightsPhase {
       const Range I = blocks(i);
       const auto lse_i = w.load(x.lse.rows(I)), r_i = w.alloc(r.rows(I));
       const Slopes slopes(w, x);
-      begin_moving_sums(w, x, m, I, lse_i, r_i);
+      begin_moving_sums(w, x, m, I, lse_i, r_i, w.alloc(Block{r.array}));
       for_boxes_of_rows(s, I, t.b, [&](Shape room, const Box& box) {
         const auto P_room = w.alloc(P.array, room), H_room = w.alloc(moved.array, room),
                    C_room = w.alloc(P.array, softcapped_tile(s, room));

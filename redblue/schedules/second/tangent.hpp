@@ -38,7 +38,7 @@ struct TangentQueryOuter : Defaults {
     return moving_phase(x, kMoving, t, [](index_t) { return Words(0); }, O);
   }
   static Io io(const Sizes& x, Tiling t) {
-    return moving_rows_io(x, kMoving, t.Br) + moving_row_sinks_io(x, kMoving, t.Br) +
+    return moving_rows_io(x, kMoving, t.Br) + begin_with_sinks_io(x, kMoving, t.Br) +
            Io().read(SlowArray::O, x.row_statistics() * x.d_v)
                .write(SlowArray::tO, Words(x.n_q) * x.d_v)
                .write(SlowArray::tlse, x.row_statistics());
@@ -53,7 +53,7 @@ struct TangentQueryOuter : Defaults {
     const Blocks blocks = x.shape.pairs().row_blocks(t.Br);
     m.each(blocks.count(), [&](auto& w, index_t i) {
       const Range I = blocks(i);
-      moving_pass(w, x, {x.tQ, x.tK, x.tV, x.tBias, x.tSinks, x.tO, x.tlse}, I, t.bc,
+      moving_pass(w, x, {x.tQ, x.tK, x.tV, x.tBias, x.tSinks, x.tO, x.tlse}, kMoving.normalised, I, t.bc,
                   [&](const auto& tO_i, const auto& r_i) {
                     if (x.shape.statistics() > 0)
                       w.compute(kernel::SubtractScaledRows{}, tO_i, r_i, w.stream(x.O.rows(I)));
