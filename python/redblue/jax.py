@@ -84,7 +84,7 @@ def attention(
     q: Any, k: Any, v: Any, *, bias: Any = None, alibi_slopes: Any = None, sinks: Any = None, seed: Any = None,
     return_lse: bool = False, **options: Any,
 ) -> Any:  # fmt: skip
-    """redblue.attention for arrays of JAX on the CPU: jit, grad and vmap (one call after another) go with it.
+    """redblue.attention for arrays of JAX on the CPU: jit, grad and vmap (as part of the batch) go with it.
 
     Arrays, options and results are those of redblue.attention. Gradients are of q, k, v, bias (of floats) and sinks, through
     o and lse; that of alibi_slopes is refused. q, k, v, bias, alibi_slopes, sinks and seed may be traced, and so may seqused_q

@@ -26,6 +26,7 @@ from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
 from .._errors import Unsupported
+from .batches import as_one_call, of_each_call
 
 _MOVING = ("q", "k", "v", "bias", "sinks")
 _AT_REST = ("alibi_slopes",)
@@ -74,10 +75,17 @@ class _Differentiable:
 
         self.primitive.def_abstract_eval(abstract)
         mlir.register_lowering(self.primitive, mlir.lower_fun(values, multiple_results=True))
-        batching.primitive_batchers[self.primitive] = self._one_after_another
+        batching.primitive_batchers[self.primitive] = self._mapped
         ad.primitive_jvps[self.primitive] = jvp
         if backwards is not None:
             ad.primitive_transposes[self.primitive] = transpose
+
+    def _mapped(self, arrays: Sequence, dims: Sequence, **params: Any) -> tuple:
+        one = as_one_call(arrays, dims, params["names"], params["fixed"], params.get("wanted", ()))
+        if one is None:
+            return self._one_after_another(arrays, dims, **params)
+        found = of_each_call(self.primitive.bind(*one, **params), arrays, dims)
+        return found, [0] * len(found)
 
     def _one_after_another(self, arrays: Sequence, dims: Sequence, **params: Any) -> tuple:
         mapped = [jnp.moveaxis(x, dim, 0) for x, dim in zip(arrays, dims) if dim is not None]

@@ -121,6 +121,48 @@ def test_second_derivatives_are_central_differences(name):
         np.testing.assert_allclose(a, b, atol=1e-10, rtol=1e-10)
 
 
+VMAPS = {  # options, whether they are mapped or move, and whether vmap then makes one call
+    "plain": ({}, "", True),
+    "causal, sinks": ({"causal": True, "sinks": (4,)}, "", True),
+    "a bias for all": ({"bias": (5, 6)}, "", True),
+    "a bias of each": ({"bias": (3, 2, 1, 5, 6)}, "mapped", True),
+    "a bias of each that moves": ({"bias": (3, 2, 1, 5, 6)}, "mapped, moves", True),
+    "a bias for all that moves": ({"bias": (5, 6)}, "moves", False),
+    "sinks that move": ({"sinks": (4,)}, "moves", False),
+    "dropout": ({"dropout": 0.3, "seed": 7}, "", False),
+    "padded": ({"seqused_k": [4, 0]}, "", False),
+}
+
+
+@pytest.mark.parametrize("name", VMAPS)
+def test_vmap_is_one_call_where_that_is_the_same(name):
+    options, how, one = VMAPS[name]
+    random = np.random.default_rng(3)
+    (q, k, v), (t, _, _) = arrays(), arrays(1)
+    key = next((key for key in ("bias", "sinks") if key in options), None)
+    given = jnp.zeros(3) if key is None else jnp.array(random.standard_normal(options[key]))
+    fixed = {key: x for key, x in options.items() if key not in ("bias", "sinks")}
+    of = lambda q, given: loss_of(lambda q, k, v: ours(q, k, v, **fixed, **({} if key is None else {key: given})))(q, k, v)
+
+    def product(q, given):
+        if "moves" in how:
+            return jax.jvp(jax.grad(of, (0, 1)), (q, given), (t, jnp.ones_like(given)))[1]
+        return jax.jvp(lambda q: jax.grad(of)(q, given), (q,), (t,))[1]
+
+    queries = jnp.stack([q, t, q + t])
+    mapped = jax.vmap(product, (0, 0 if "mapped" in how else None))
+    assert ("scan" not in str(jax.make_jaxpr(mapped)(queries, given))) == one
+
+
+def test_vmap_of_one_call_is_a_loop_over_calls():
+    (q, k, v), (t, _, _) = arrays(), arrays(1)
+    queries, bias = jnp.stack([q, t, q + t]), jnp.array(np.random.default_rng(3).standard_normal((3, 2, 1, 5, 6)))
+    tangent = lambda q, bias: jax.jvp(lambda q, bias: rj.attention(q, k, v, bias=bias), (q, bias), (t, jnp.ones_like(bias)))[1]
+    one = jax.jit(tangent)
+    want = jnp.stack([one(*x) for x in zip(queries, bias)])
+    np.testing.assert_allclose(jax.jit(jax.vmap(tangent))(queries, bias), want, atol=1e-12)
+
+
 def agree(ours, plain, last):
     """Do derivatives along every input agree, those of a bias or of sinks (the last input) among them?"""
     x, t = ((*arrays(i), jnp.array(np.random.default_rng(i + 2).standard_normal(last))) for i in range(2))
