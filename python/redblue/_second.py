@@ -80,7 +80,7 @@ def attention_second(
 
     gq, gk, gv, gbias and gsinks have the shapes of q, k, v, bias and sinks; None is 0. bias_gradient asks for the gradient in
     bias where no gbias is given, and sinks_gradient for that in sinks where no gsinks are. gbias and bias_gradient want a bias of
-    floats and no softcap. o and lse, options and arithmetic are those of
+    floats. o and lse, options and arithmetic are those of
     `attention_tangent`. Memory is O(n d) beside the bias.
 
     Returns SecondGradients(q, k, v, do, dlse, bias, sinks), the last three None where dlse is not given, or nothing asks for bias,

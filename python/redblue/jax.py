@@ -91,9 +91,8 @@ def attention(
     and seqused_k of padded batches: as arrays of JAX they hide keys by a mask, and one program serves all lengths. All other
     options are fixed when JAX traces, packed sequences among them, and then the plan is made. out, approximate, tolerance and schedule are refused. Raises what
     redblue.attention raises; what a run raises (a seed that is out of range, too little memory) arrives as an error of JAX
-    with the same text. jax.jvp, jax.grad and both of both (jax.hessian) take O(n d) memory; third derivatives, tangents of
-    tangents, and second derivatives in a bias under a softcap are refused, and gradients under a bias with compute = "f64"
-    where jax_enable_x64 is off.
+    with the same text. jax.jvp, jax.grad and both of both (jax.hessian) take O(n d) memory; third derivatives and
+    tangents of tangents are refused, and so are gradients under a bias with compute = "f64" where jax_enable_x64 is off.
     """
     unknown = [name for name in options if name not in _STATIC]
     if unknown:

@@ -61,39 +61,43 @@ struct ThroughSoftcap {
 };
 
 /// One tile of double backward: from H, X = dP and Y = E = dO gV^T to
-///   H <- scale G, the gradient of scores,  G = P o ((dP - D) o (H - w) + E - x),
-///   X <- scale dS = scale P o (dP - D),    Y <- P o (H - w), by which the weights move;
-/// x are the row sums that make those of G zero. Where C has words, they are softcapped scores: G and dS then pass
-/// through the softcap, and the change of its slope under H is added to G.
+///   H <- scale G, the gradient of scores,  G = P o ((dP - D) o (H + B - w) + E - x),
+///   X <- scale dS = scale P o (dP - D),    Y <- P o (H + B - w), by which the weights move;
+/// x are the row sums that make those of G zero, and B, where it has words, is the direction of a bias. Where C has
+/// words, they are softcapped scores, before a bias is added: G and dS pass through the softcap, and the change of its
+/// slope under H is added to G. `apart`: C <- scale G as it is before that, which is the gradient of the bias.
 struct SecondGradient {
   static constexpr std::string_view name = "second_gradient";
-  static constexpr std::array access{Access::update, Access::update, Access::update, Access::read,
+  static constexpr std::array access{Access::update, Access::update, Access::update, Access::update, Access::read,
                                      Access::read,   Access::read,   Access::read,   Access::read};
-  static constexpr Axes axes{"ij ij ij ij i. i. i. ij"};
-  static constexpr bool fits(Shape H, Shape X, Shape Y, Shape P, Shape D, Shape w, Shape x, Shape C) {
+  static constexpr Axes axes{"ij ij ij ij ij i. i. i. ij"};
+  static constexpr bool fits(Shape H, Shape X, Shape Y, Shape C, Shape P, Shape D, Shape w, Shape x, Shape B) {
     return H == P && X == P && Y == P && D.rows == H.rows && D.cols == 1 && D == w && w == x &&
-           (C == H || C.words() == 0);
+           (C == H || C.words() == 0) && fits_as_bias(H, B);
   }
-  static constexpr index_t macs(Shape, Shape, Shape, Shape, Shape, Shape, Shape, Shape) { return 0; }
-  static constexpr std::array<std::string_view, 2> parameter_names{"scale", "softcap"};
-  auto parameters() { return std::tie(scale, softcap); }
+  static constexpr index_t macs(Shape, Shape, Shape, Shape, Shape, Shape, Shape, Shape, Shape) { return 0; }
+  static constexpr std::array<std::string_view, 3> parameter_names{"scale", "softcap", "apart"};
+  auto parameters() { return std::tie(scale, softcap, apart); }
   double scale = 1;
   double softcap = 0;
+  bool apart = false;
   template <class T>
-  void run(View<T> H, View<T> X, View<T> Y, View<const T> P, View<const T> D, View<const T> w, View<const T> x,
-           View<const T> C) const {
+  void run(View<T> H, View<T> X, View<T> Y, View<T> C, View<const T> P, View<const T> D, View<const T> w,
+           View<const T> x, View<const T> B) const {
     const T factor = static_cast<T>(scale), cap = static_cast<T>(softcap);
     for (index_t i = 0; i < H.rows(); ++i)
       for (index_t j = 0; j < H.cols(); ++j) {
         const T p = P(i, j);
         if (p == T(0)) {
           H(i, j) = X(i, j) = Y(i, j) = T(0);
+          if (apart) C(i, j) = T(0);
           continue;
         }
-        const T h = H(i, j), moved = p * (h - w[i]), away = X(i, j) - D[i];
+        const T h = H(i, j), moved = p * (h + bias_of<T>(B, i, j) - w[i]), away = X(i, j) - D[i];
         T g = away * moved + p * (Y(i, j) - x[i]), ds = p * away;
         if (C.words() > 0) {
           const T t = C(i, j) / cap, slope = T(1) - t * t;
+          if (apart) C(i, j) = factor * g;
           g = slope * g - T(2) * t / cap * h * ds;
           ds *= slope;
         }
@@ -151,17 +155,17 @@ struct MovingWeights {
 struct SecondGradients {
   static constexpr bool kComposite = true;
   static constexpr std::string_view name = "second_gradients";
-  static constexpr std::array access{Access::update, Access::write, Access::write, Access::read,
+  static constexpr std::array access{Access::update, Access::write, Access::write, Access::update,
                                      Access::read,   Access::read,  Access::read,  Access::read,
-                                     Access::read,   Access::read,  Access::read};
-  static constexpr Axes axes{"ij ij ij ij ij i. j. j. i. i. i.", 'j'};
+                                     Access::read,   Access::read,  Access::read,  Access::read};
+  static constexpr Axes axes{"ij ij ij ij ij i. j. j. i. i. i. ij", 'j'};
 
   SecondGradient gradient;
   Drop drop{};
   Place place{};  ///< of the tile: P is 0 where it hides pairs, which may be left out
   template <class Visit, class T>
-  void parts(const Visit& visit, const T& H, const T& X, const T& Y, const T& P, const T& C, const T& dO, const T& V,
-             const T& gV, const T& D, const T& w, const T& x) const {
+  void parts(const Visit& visit, const T& H, const T& X, const T& Y, const T& C, const T& P, const T& dO, const T& V,
+             const T& gV, const T& D, const T& w, const T& x, const T& B) const {
     visit(Zero{}, X);
     visit(Gemm{false, true}, X, dO, V);
     visit(Zero{}, Y);
@@ -170,7 +174,7 @@ struct SecondGradients {
       visit(drop, X);
       visit(drop, Y);
     }
-    visit(gradient, H, X, Y, P, D, w, x, C);
+    visit(gradient, H, X, Y, C, P, D, w, x, B);
   }
 };
 

@@ -242,9 +242,6 @@ void Problem::require_modifiers() const {
   require(!bias_gradient || (backward && bias), "bias_gradient is for operation backward with a bias");
   require(!bias_direction || (has_directions(op) && bias),
           "bias_direction is for operations tangent and second with a bias");
-  require(
-      !bias_direction || op == Operation::tangent || softcap == 0,
-      "bias_direction: operation second does not know the gradient of a bias under a softcap; leave one of them out");
   require(!sinks_gradient || (backward && sinks), "sinks_gradient is for operation backward with sinks");
   require(!sinks_direction || (has_directions(op) && sinks),
           "sinks_direction is for operations tangent and second with sinks");

@@ -360,7 +360,6 @@ Outcome try_on(const Schedule& s, const Claim* claim, unsigned seed, index_t sha
     m.sinks_move = has_directions(s.operation) && m.sinks_gradient;
     m.sinks_gradient = m.sinks_move && second;
     m.bias_gradient_of_rows = false;
-    if (m.bias_gradient) m.softcap = 0;  // as Problem::validate says
     c.sizes.lse_gradient = c.sizes.lse_gradient && s.operation == Operation::second;
   }
   if (!can_solve(s, c.sizes) || c.sizes.statistics() == 0) c.sizes.lse_gradient = false;

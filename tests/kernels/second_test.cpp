@@ -59,7 +59,8 @@ TYPED_TEST(TilesOfSecondDerivatives, AreTheCompositionOfTheirParts) {
     Matrix<T> Q = this->matrix(rows, d), A = this->matrix(rows, d), dO = this->matrix(rows, d_v),
               lse = this->matrix(rows, 1), r = this->matrix(rows, 1), D = this->matrix(rows, 1),
               w = this->matrix(rows, 1), x = this->matrix(rows, 1), K = this->matrix(keys, d),
-              B = this->matrix(keys, d), V = this->matrix(keys, d_v), gV = this->matrix(keys, d_v);
+              B = this->matrix(keys, d), V = this->matrix(keys, d_v), gV = this->matrix(keys, d_v),
+              bias = this->matrix(std::array<index_t, 3>{0, 1, rows}[static_cast<std::size_t>(this->draw(0, 2))], keys);
     for (T& l : lse.words) l += T(3);
     for (index_t i = 0; i < rows; i += 4) lse.view()(i, 0) = -std::numeric_limits<T>::infinity();  // saw no key
     const Place place = this->place(rows, keys);
@@ -72,7 +73,7 @@ TYPED_TEST(TilesOfSecondDerivatives, AreTheCompositionOfTheirParts) {
       return std::array{p, h, none, weighted ? sum.view() : none, Q.view(), A.view(), k, b, lse.view(), none, none};
     };
     const auto of_gradients = [&](View<T> h, View<T> dp, View<T> e, View<T> p, View<T> v, View<T> gv) {
-      return std::array{h, dp, e, p, none, dO.view(), v, gv, D.view(), w.view(), x.view()};
+      return std::array{h, dp, e, none, p, dO.view(), v, gv, D.view(), w.view(), x.view(), bias.view()};
     };
     const Layout layout = this->draw(0, 1) == 0 ? Layout::key_panels : Layout::read_only;
     const auto laid = [&](const Matrix<T>& m, Layout l) { return Laid<T>(table, m, l); };
@@ -120,8 +121,8 @@ TYPED_TEST(TilesOfSecondDerivatives, QueriesWithOneKeyHaveNoGradient) {
     run<T>(table, RowDotsAndRest{},
            std::span<const View<T>>(std::array{D.view(), x.view(), LdO.view(), w.view(), dO.view(), O.view()}));
     run<T>(table, SecondGradients{},
-           std::span<const View<T>>(std::array{H.view(), X.view(), Y.view(), P.view(), none, dO.view(), V.view(),
-                                               gV.view(), D.view(), w.view(), x.view()}));
+           std::span<const View<T>>(std::array{H.view(), X.view(), Y.view(), none, P.view(), dO.view(), V.view(),
+                                               gV.view(), D.view(), w.view(), x.view(), none}));
     for (index_t i = 0; i < rows; ++i) {
       EXPECT_EQ(X.view()(i, 0), 0);
       EXPECT_EQ(Y.view()(i, 0), 0);

@@ -37,10 +37,12 @@ void finite(claims::Arrays<double>& a) {
 }
 
 /// Where a row of weights is divided by its sum with all of the row resident and no word passing, the sum stands beside
-/// it: one of the temporaries that footprints leave out.
-bool may_need_the_sum_of_a_row(const plan::Schedule& s, const Sizes& sizes) {
+/// it: one of the temporaries that footprints leave out. In double backward it is the gradient of a score on both sides
+/// of a softcap, where a row of the bias stays, and no word passes.
+bool may_need_a_temporary(const plan::Schedule& s, const Sizes& sizes) {
   const bool full_row = s.operation == Operation::backward && s.name == "ring" && sizes.d_v == 1;
-  return full_row || s.name == "strips" || s.name == "ring_two_pass";
+  const bool both_sides = s.operation == Operation::second && sizes.modifiers.derivative_apart();
+  return full_row || both_sides || s.name == "strips" || s.name == "ring_two_pass";
 }
 
 Io counts_of(const Play& play) {
@@ -96,7 +98,7 @@ void plays(const plan::Schedule& s, const Sizes& x, const plan::Tiling& t) {
     return;
   }
   const auto footprint = static_cast<std::size_t>(s.footprint(sizes, t).to_index());
-  const std::size_t most = footprint + (may_need_the_sum_of_a_row(s, sizes) ? 1 : 0);
+  const std::size_t most = footprint + (may_need_a_temporary(s, sizes) ? 1 : 0);
   const Play slid = play(s, a, t, {.compute = Rules::Compute::slide}, most);
   require(slid.cost.peak == footprint || slid.cost.peak == most,
           fmt::format("its peak is {}, its footprint {}", slid.cost.peak, footprint));

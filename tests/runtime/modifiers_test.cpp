@@ -63,7 +63,7 @@ class ModifiersTest : public testing::Test {
     p.forward_given = !follows_forward(op);
     p.lse_required = op == Operation::forward && p.has_statistics();
     p.lse_gradient = (op == Operation::backward || op == Operation::second) && p.has_statistics() && coin();
-    p.bias_direction = has_directions(op) && p.bias && (op == Operation::tangent || p.softcap == 0) && coin();
+    p.bias_direction = has_directions(op) && p.bias && coin();
     p.sinks_direction = has_directions(op) && p.sinks && coin();
     if (op != Operation::backward) return p;
     p.sinks_gradient = p.sinks && coin();

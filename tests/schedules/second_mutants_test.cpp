@@ -188,13 +188,25 @@ TEST(SecondMutants, OfTheGradientOfABiasThatMovesAreCaught) {
   x.modifiers.bias_gradient = true;
   const S::Tiling t{{{3, 2}, {3, 2}}};
   const Trace right = recorded<S>(x, t);
-  const Is adds = computes<kernel::ModifyScores>(), sum = computes<kernel::AddBiasGradient>();
+  const Is adds = computes<kernel::ModifyScores>() || computes<kernel::SecondGradient>(),
+           sum = computes<kernel::AddBiasGradient>();
   expect_caught<S>(x, t,
                    {{"forgets gBias", without(right, all(adds && touches(gBias)))},
                     {"takes the bias for gBias", mixed_up(right, adds, gBias, bias)},
                     {"forgets LBias", without(right, all(sum))},
                     {"begins LBias with nothing", without(right, all(computes<kernel::ZeroOver>() && touches(LBias)))},
                     {"adds the last tile to LBias twice", twice(right, last(sum))}});
+  expect_caught_by_numbers<SecondFusedKeyOuter, S>(x, t.all, [&](const Trace& found) {  // under a softcap
+    Arg G = kNoWords;
+    const Is gradient = computes<kernel::SecondGradient>();
+    return std::vector<Mutant>{
+        {"adds G behind the softcap to LBias", changed(found, all(gradient || sum), [&](Operation& op) {
+           if (gradient(op))
+             G = op.args[0];
+           else
+             op.args[1] = G;
+         })}};
+  });
 }
 
 TEST(SecondMutants, OfSinksThatMoveAreCaught) {
@@ -253,8 +265,9 @@ TEST(SecondMutants, OfThreeSweepsThatOnlyNumbersCanTellAreCaught) {
     };
     return std::vector<Mutant>{
         {"takes E for dP", changed(right, all(gradient), swapped(1, 2))},
-        {"takes w for x", changed(right, all(gradient), swapped(5, 6))},
-        {"takes D for x", changed(right, all(gradient), swapped(4, 6))},
+        {"takes w for x", changed(right, all(gradient), swapped(6, 7))},
+        {"takes D for x", changed(right, all(gradient), swapped(5, 7))},
+        {"sums weights of all steps but the last", without(right, last(computes<kernel::AddRowSums>()))},
         {"forgets the softcap of G and dS", with(right, anything(), &kernel::SecondGradient::softcap, 1e9)},
         {"drops nothing of E", without(right, last(computes<kernel::Drop>()))}};
   });

@@ -135,11 +135,11 @@ bool moving_weights(const MovingWeights& k, std::span<const View<typename V::T>>
   return true;
 }
 
-/// Three tiles of SecondGradient, of these rows: 0 where P is 0.
+/// Three tiles of SecondGradient without a softcap, of these rows: 0 where P is 0. `bias`: its direction, or no words.
 template <class V>
 void finish_gradients(double factor, const View<typename V::T>& H, const View<typename V::T>& X,
                       const View<typename V::T>& Y, const View<typename V::T>& P, const View<typename V::T>& D,
-                      const View<typename V::T>& w, const View<typename V::T>& x) {
+                      const View<typename V::T>& w, const View<typename V::T>& x, const View<typename V::T>& bias) {
   const V scale = V::all(static_cast<typename V::T>(factor)), zero = V::zero();
   for (index_t r = 0; r < H.rows(); ++r) {
     const V d = V::all(D[r]), w_r = V::all(w[r]), x_r = V::all(x[r]);
@@ -147,7 +147,9 @@ void finish_gradients(double factor, const View<typename V::T>& H, const View<ty
       const index_t n = std::min(V::kLanes, H.cols() - j);
       const V p = V::load_first(&P(r, j), n);
       const auto seen = [&](V v) { return where_equal(p, zero, zero, v); };
-      const V away = V::load_first(&X(r, j), n) - d, moved = V::load_first(&H(r, j), n) - w_r;
+      V moves = V::load_first(&H(r, j), n);
+      if (bias.words() > 0) moves = moves + V::load_first(&bias(bias.rows() == 1 ? 0 : r, j), n);
+      const V away = V::load_first(&X(r, j), n) - d, moved = moves - w_r;
       const V g = fma(away, moved, V::load_first(&Y(r, j), n) - x_r);
       (scale * seen(p * g)).store_first(&H(r, j), n);
       (scale * seen(p * away)).store_first(&X(r, j), n);
@@ -159,10 +161,19 @@ void finish_gradients(double factor, const View<typename V::T>& H, const View<ty
 template <class V>
 bool second_gradients(const SecondGradients& k, std::span<const View<typename V::T>> x) {
   using T = typename V::T;
-  const auto &H = x[0], &X = x[1], &Y = x[2], &P = x[3], &C = x[4], &dO = x[5], &Vv = x[6], &gV = x[7], &D = x[8],
-             &w = x[9], &mean = x[10];
+  const auto &H = x[0], &X = x[1], &Y = x[2], &C = x[3], &P = x[4], &dO = x[5], &Vv = x[6], &gV = x[7], &D = x[8],
+             &w = x[9], &mean = x[10], &bias = x[11];
   const bool plain = k.drop.share == 0 && C.words() == 0 && Vv.cols() > 0;
-  if (!plain || !rows_lie<T>(x.first(4)) || dO.packed() || Vv.packed() || gV.packed()) return false;
+  if (!plain || !rows_lie<T>(x.first(5)) || !rows_lie<T>(std::span(&bias, 1)) || dO.packed() || Vv.packed() ||
+      gV.packed())
+    return false;
+  const auto of_bias = [&](const PairPart<V>& part) {
+    if (bias.words() == 0) return bias;
+    View<T> v = bias;
+    v.data += (bias.rows() == 1 ? 0 : part.row * bias.row_stride) + part.first;
+    v.shape = {bias.rows() == 1 ? 1 : part.shape.rows, part.shape.cols};
+    return v;
+  };
   for_pair_parts<V>(
       simplest(k.place, H.shape), H.shape, Vv, gV,
       [&](const PairPart<V>& part, const KeyPanel<V>& of_V, const KeyPanel<V>& of_gV, bool adds) {
@@ -172,7 +183,7 @@ bool second_gradients(const SecondGradients& k, std::span<const View<typename V:
       [&](const PairPart<V>& part) {
         const auto rows = [&](const View<T>& v) { return rows_of(v, part.row, part.shape.rows); };
         finish_gradients<V>(k.gradient.scale, part.of(H), part.of(X), part.of(Y), part.of(P), rows(D), rows(w),
-                            rows(mean));
+                            rows(mean), of_bias(part));
       },
       [&](const PairPart<V>& part) {
         for (const View<T>& tile : {H, X, Y}) part.clear(tile);

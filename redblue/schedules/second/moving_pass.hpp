@@ -100,9 +100,10 @@ void moving_pass(W& w, const Operands& x, const Motion& m, bool normalised, Rang
     const Arg P_ij = P.cols(J.size()), H_ij = H.cols(J.size()), C_ij = C.cols(C.shape().cols > 0 ? J.size() : 0);
     {
       const auto K_j = w.load(x.K.rows(J), Layout::read_only);
-      const MovingArgs args{Q_i.arg(),   A_i.arg(),       K_j.arg(),    Arg::streaming(m.K.rows(J)),
-                            lse_i.arg(), x.bias_of(I, J), slopes.arg(), Arg::streaming(x.of_scores(m.bias, I, J))};
-      form_tangents(w, s, x.scale, place, P_ij, H_ij, C_ij, args, {true, r_i.arg()});  // H <- P o H, r += its row sums
+      const MovingArgs args{Q_i.arg(),   A_i.arg(),       K_j.arg(),   Arg::streaming(m.K.rows(J)),
+                            lse_i.arg(), x.bias_of(I, J), slopes.arg()};
+      form_tangents_of_weights(w, s, x.scale, place, {P_ij, H_ij, C_ij}, args,  // H <- P o H, r += its row sums
+                               Arg::streaming(x.of_scores(m.bias, I, J)), r_i.arg());
     }
     if (normalised) w.compute(kernel::AddRowSums{}, l_i, P_ij);
     for (const Arg& weights : {P_ij, H_ij}) drop_weights(w, x, place, weights);

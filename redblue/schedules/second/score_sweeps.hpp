@@ -6,7 +6,8 @@
 /// resident, LK and LV with keys resident (theory notes 2k).
 namespace redblue::schedule {
 
-/// Tiles of pairs: P, H, which becomes scale G, X for dP and scale dS, Y for E and P o (H - w), and C.
+/// Tiles of pairs: P, H, which becomes scale G, X for dP and scale dS, Y for E and P o (H - w), and C, which becomes
+/// scale G without the softcap where the gradient of a bias needs it.
 struct SecondTileArgs {
   Arg P, H, X, Y, C;
 };
@@ -25,16 +26,17 @@ struct SecondTiles {
   }
 };
 
-/// What gradients of scores are made of, and what the first sweep leaves of some queries.
+/// What gradients of scores are made of: what the first sweep leaves of some queries, and the direction of a bias.
 struct SecondArgs {
-  Arg dO, V, gV, D, w, x;
+  Arg dO, V, gV, D, w, x, gBias;
 };
-/// H <- scale G, X <- scale dS, Y <- P o (H - w)
+/// H <- scale G, X <- scale dS, Y <- P o (H - w); `apart`: C <- scale G without the softcap.
 template <class W>
 void form_second_gradients(W& w, const SecondOperands& x, const Place& place, const SecondTileArgs& t,
-                           const SecondArgs& i) {
-  w.compute(kernel::SecondGradients{{x.scale, x.shape.modifiers.softcap}, drop(x.shape, x.instance(), place), place},
-            t.H, t.X, t.Y, t.P, t.C, i.dO, i.V, i.gV, i.D, i.w, i.x);
+                           const SecondArgs& i, bool apart = false) {
+  w.compute(
+      kernel::SecondGradients{{x.scale, x.shape.modifiers.softcap, apart}, drop(x.shape, x.instance(), place), place},
+      t.H, t.X, t.Y, t.C, t.P, i.dO, i.V, i.gV, i.D, i.w, i.x, i.gBias);
 }
 
 inline Io query_sweep_io(const Sizes& x, index_t Br) {
@@ -71,12 +73,11 @@ void query_sweep(W& w, const SecondOperands& x, Range I, index_t bc) {
     const Place place = s.place(I.begin, J.begin);
     const SecondTileArgs ij = tiles.part({I.size(), J.size()});
     const auto K_j = w.load(x.K.rows(J), Layout::read_only), gK_j = w.load(x.gK.rows(J), Layout::read_only);
-    form_tangents(w, s, x.scale, place, ij.P, ij.H, ij.C,
-                  {Q_i.arg(), gQ_i.arg(), K_j.arg(), gK_j.arg(), lse_i.arg(), x.bias_of(I, J), slopes.arg(),
-                   Arg::streaming(x.of_scores(x.gBias, I, J))});
-    form_second_gradients(
-        w, x, place, ij,
-        {dO_i.arg(), Arg::streaming(x.V.rows(J)), Arg::streaming(x.gV.rows(J)), D_i.arg(), w_i.arg(), x_i.arg()});
+    form_tangents(w, s, x.scale, place, {ij.P, ij.H, ij.C},
+                  {Q_i.arg(), gQ_i.arg(), K_j.arg(), gK_j.arg(), lse_i.arg(), x.bias_of(I, J), slopes.arg()});
+    form_second_gradients(w, x, place, ij,
+                          {dO_i.arg(), Arg::streaming(x.V.rows(J)), Arg::streaming(x.gV.rows(J)), D_i.arg(), w_i.arg(),
+                           x_i.arg(), Arg::streaming(x.of_scores(x.gBias, I, J))});
     w.compute(kernel::Gemm{}, LQ_i, ij.H, K_j);
     w.compute(kernel::Gemm{}, LQ_i, ij.X, gK_j);
   });
@@ -174,11 +175,15 @@ void key_sweep(W& w, const SecondOperands& x, Range J, index_t br, const Also& a
                dO_i = w.load(x.dO.rows(I), Layout::read_only), lse_i = w.load(x.lse.rows(I)), D_i = w.load(x.D.rows(I)),
                w_i = w.load(x.Hm.rows(I)), x_i = w.load(x.Xm.rows(I));
     const bool shared = x.bias_of_keys;
-    form_tangents(w, s, x.scale, place, ij.P, ij.H, ij.C,
+    form_tangents(w, s, x.scale, place, {ij.P, ij.H, ij.C},
                   {Q_i.arg(), gQ_i.arg(), K_j.arg(), gK_j.arg(), lse_i.arg(), shared ? bias.arg() : x.bias_of(I, J),
-                   slopes.arg(), shared ? gBias.arg() : Arg::streaming(x.of_scores(x.gBias, I, J))});
-    form_second_gradients(w, x, place, ij, {dO_i.arg(), V_j.arg(), gV_j.arg(), D_i.arg(), w_i.arg(), x_i.arg()});
-    if (s.modifiers.bias_gradient) add_bias_gradient(w, x, x.LBias, I, J, LBias.arg(), ij.H);
+                   slopes.arg()});
+    form_second_gradients(w, x, place, ij,
+                          {dO_i.arg(), V_j.arg(), gV_j.arg(), D_i.arg(), w_i.arg(), x_i.arg(),
+                           shared ? gBias.arg() : Arg::streaming(x.of_scores(x.gBias, I, J))},
+                          s.modifiers.derivative_apart());
+    if (s.modifiers.bias_gradient)
+      add_bias_gradient(w, x, x.LBias, I, J, LBias.arg(), s.modifiers.derivative_apart() ? ij.C : ij.H);
     drop_weights(w, x, place, ij.Y);  // LV += (P o (H - w))^T dO, P without what was dropped
     w.compute(kernel::Gemm{true, false}, LV_j, ij.Y, dO_i);
     w.compute(kernel::Gemm{true, false}, LK_j, ij.H, Q_i);

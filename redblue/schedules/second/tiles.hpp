@@ -23,28 +23,33 @@ inline Words passing_moving_bias(const Sizes& x, SlowArray direction, Words also
   return passing_bias(x, x.modifiers.bias_moves ? std::max(also, x.word(direction)) : also);
 }
 
-/// Queries and keys, the directions A and B in which they move, and that of the bias.
+/// Queries and keys, and the directions A and B in which they move.
 struct MovingArgs {
-  Arg Q, A, K, B, lse, bias, slopes, bias_direction;
+  Arg Q, A, K, B, lse, bias, slopes;
 };
-/// Whether H shall be that of the weights, and where its row sums are added.
-struct OfWeights {
-  bool wanted = false;
-  Arg sums = kNoWords;
+/// Tiles of pairs: P, H, and C, which takes the softcapped scores where there is a softcap.
+struct MovingTiles {
+  Arg P, H, C;
 };
 
-/// P, the weights at this place, and H, how their scores move: scale (A K^T + Q B^T), times the slope of a softcap (C
-/// takes the softcapped scores), and the direction of the bias. H of weights is f'(S) H.
+/// P, the weights at this place, and H, how their scores move without the bias: scale (A K^T + Q B^T), times the slope
+/// of a softcap.
 template <class W>
-void form_tangents(W& w, const Sizes& x, double scale, const Place& place, const Arg& P, const Arg& H, const Arg& C,
-                   const MovingArgs& i, const OfWeights& weights = {}) {
-  const bool moves = x.modifiers.bias_moves, at_once = weights.wanted && !moves;
-  w.compute(kernel::MovingWeights{{scale, place}, modify_scores(x, place), x.score, at_once}, P, H, C,
-            at_once ? weights.sums : kNoWords, i.Q, i.A, i.K, i.B, i.lse, i.bias, i.slopes);
-  if (!moves) return;
-  w.compute(kernel::ModifyScores{.place = place}, H, kNoWords, i.bias_direction, kNoWords);
-  if (!weights.wanted) return;
-  w.compute(kernel::ScoreGradient{x.score, 1, place}, H, P, kNoWords);
-  if (weights.sums.shape().words() > 0) w.compute(kernel::AddRowSums{}, weights.sums, H);
+void form_tangents(W& w, const Sizes& x, double scale, const Place& place, const MovingTiles& t, const MovingArgs& i) {
+  w.compute(kernel::MovingWeights{{scale, place}, modify_scores(x, place), x.score}, t.P, t.H, t.C, kNoWords, i.Q, i.A,
+            i.K, i.B, i.lse, i.bias, i.slopes);
 }
+/// P, and H <- f'(S) (H + the direction of the bias), how weights move. Its row sums are added to `sums`.
+template <class W>
+void form_tangents_of_weights(W& w, const Sizes& x, double scale, const Place& place, const MovingTiles& t,
+                              const MovingArgs& i, const Arg& bias_direction, const Arg& sums) {
+  if (!x.modifiers.bias_moves)
+    return w.compute(kernel::MovingWeights{{scale, place}, modify_scores(x, place), x.score, true}, t.P, t.H, t.C, sums,
+                     i.Q, i.A, i.K, i.B, i.lse, i.bias, i.slopes);
+  form_tangents(w, x, scale, place, t, i);
+  w.compute(kernel::ModifyScores{.place = place}, t.H, kNoWords, bias_direction, kNoWords);
+  w.compute(kernel::ScoreGradient{x.score, 1, place}, t.H, t.P, kNoWords);
+  if (sums.shape().words() > 0) w.compute(kernel::AddRowSums{}, sums, t.H);
+}
+
 }  // namespace redblue::schedule
