@@ -3,8 +3,8 @@
 #include <cstdint>
 
 /// What a handler needs of the C interface between XLA and its custom calls, XLA_FFI_* of xla/ffi/api/c_api.h, in words
-/// of our own: that header comes with jaxlib alone. tests/python/frameworks/test_jax_abi.py holds sizes, offsets and numbers
-/// against the header of the jaxlib that is installed. They are the same from jaxlib 0.5.0 (version 0.1 of the
+/// of our own: that header comes with jaxlib alone. tests/python/frameworks/test_jax_abi.py holds sizes, offsets and
+/// numbers against the header of the jaxlib that is installed. They are the same from jaxlib 0.5.0 (version 0.1 of the
 /// interface) to 0.10.2 (0.3).
 namespace redblue::python::xla {
 

@@ -363,7 +363,8 @@ Outcome try_on(const Schedule& s, const Claim* claim, unsigned seed, index_t sha
     c.sizes.lse_gradient = c.sizes.lse_gradient && s.operation == Operation::second;
   }
   if (!can_solve(s, c.sizes) || c.sizes.statistics() == 0) c.sizes.lse_gradient = false;
-  if (!can_solve(s, c.sizes)) c.sizes.modifiers.bias_gradient = false;
+  if (!can_solve(s, c.sizes))
+    c.sizes.modifiers.bias_gradient = c.sizes.modifiers.bias_moves && c.sizes.modifiers.bias_gradient;
   if (!can_solve(s, c.sizes)) c.sizes.modifiers.softcap = c.sizes.modifiers.dropout = 0;
   if (!can_solve(s, c.sizes)) c.sizes.modifiers = {};
   c.sizes.accumulate = s.operation == Operation::merge || (s.traits.accumulates && random(0, 2) == 0);

@@ -61,8 +61,8 @@ Phase moving_phase(const Sizes& x, const MovingArrays& m, QueryPass t, const End
     return x.tile(SlowArray::Q, rows, x.d) + x.tile(m.Q, rows, x.d) + x.tile(m.T, rows, x.d_v) +
            x.statistic(SlowArray::lse, rows) + (m.normalised ? 2 : 1) * x.statistic(m.r, rows) +
            pair_tiles(x, 2, rows, std::min(t.bc, x.n_k)) + slopes_tile(x) +
-           std::max({x.tile(SlowArray::K, std::min(t.bc, kappa), x.d) + word, values, held_sinks(x, m.sinks, m.normalised),
-                     Words(ended(rows)) + passing});
+           std::max({x.tile(SlowArray::K, std::min(t.bc, kappa), x.d) + word, values,
+                     held_sinks(x, m.sinks, m.normalised), Words(ended(rows)) + passing});
   });
   return {block, x.tile(SlowArray::K, std::min(t.bc, x.n_k), x.d) + std::max({word, values, passing})};
 }
