@@ -88,7 +88,15 @@ class Downhill {
     for (std::size_t share = 0; share < kShares.size(); ++share)
       if (share == 0 || threads_ > 1 || (share == kShares.size() - 1 && !x_.mask.from_first_key()))
         if (const auto spot = lattice_.first(share)) list.push_back(*spot);
+    if (const auto spot = small()) list.push_back(*spot);
     return list;
+  }
+  /// What moves along directions often takes few queries and few keys at a time under a mask.
+  std::optional<Spot> small() const {
+    const std::optional<Spot> first = lattice_.first(0);
+    if (!first || !has_directions(problem_.op) || !problem_.masked() || (*first)[2] == 0) return std::nullopt;
+    const Spot spot{kShares.size() - 1, 0, (*first)[2] - 1};
+    return lattice_.at(spot) == nullptr ? std::nullopt : std::optional(spot);
   }
   /// Where the search for a usual schedule begins. Gradients under a mask often take few queries at a time, and
   /// patterns few queries and few keys.
@@ -125,6 +133,7 @@ class Downhill {
       spot = other;
     };
     if (from.spot) begin_at(*from.spot);
+    if (const auto spot = small(); from.spot && spot) begin_at(*spot);
     if (from.spot && !best) begin_at(lattice_.first(0).value_or(*from.spot));  // with the largest share it may fit
     if (!from.spot)
       for (const Spot& other : usual_starts()) begin_at(other);
@@ -260,10 +269,12 @@ std::vector<LikelySchedule> contenders_for(const Problem& problem, const plan::O
 std::vector<LikelySchedule> usual_contenders(const Problem& problem, const plan::Options& options,
                                              const TimeOptions& time) {
   const bool attends = problem.op == Operation::forward || problem.op == Operation::backward;
-  if (!attends || problem.approximation != nullptr || problem.score != Score::softmax || time.threads > 1 ||
-      options.M != fast_memory_of(time.hardware, time.dtype))
+  if (!(attends || has_directions(problem.op)) || problem.approximation != nullptr || problem.score != Score::softmax ||
+      time.threads > 1 || options.M != fast_memory_of(time.hardware, time.dtype))
     return {};
   if (problem.op == Operation::forward) return {{"flash"}};
+  if (problem.op == Operation::tangent) return {{"query_outer"}};
+  if (problem.op == Operation::second) return {{"fused_key_outer"}};
   constexpr index_t kOneTile = 32;  // queries that are one tile, in which passes over queries and over keys are alike
   if (problem.n_q <= kOneTile) return {{"fused_key_outer"}, {"fused_query_outer"}};
   return {{"fused_key_outer"}};
