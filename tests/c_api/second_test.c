@@ -175,7 +175,8 @@ static void test_wrong_plans(void) {
   p.approximate_degree = 0, p.approximate_range = 0, p.operation = REDBLUE_SECOND, p.softcap = 2,
   p.has_bias = p.bias_direction = 1;
   for (int side = 0; side < 4; ++side) p.bias_shape[side] = side < 2 ? 1 : 8;
-  REFUSED(redblue_plan_create(&p, &options, &plan), REDBLUE_INVALID_ARGUMENT, "the gradient of a bias under a softcap");
+  CHECK(redblue_plan_create(&p, &options, &plan) == REDBLUE_OK);  // a bias may move under a softcap
+  redblue_plan_destroy(plan), plan = NULL;
   p.operation = 6;
   REFUSED(redblue_plan_create(&p, &options, &plan), REDBLUE_INVALID_ARGUMENT, "operation = 6: give REDBLUE_FORWARD");
 }
