@@ -38,21 +38,30 @@ def definitions(file: str) -> dict:
     return {x.name: x for x in body if isinstance(x, (ast.FunctionDef, ast.ClassDef)) and not x.name.startswith("_")}
 
 
+def brought_into(tree: ast.Module) -> dict:
+    """What a module takes from other modules of the package, by name, where it is defined there."""
+    found = {}
+    for x in ast.walk(tree):
+        if isinstance(x, ast.ImportFrom) and x.level == 1 and x.module not in (None, "_core"):
+            known = definitions(x.module.replace(".", "/") + ".py")
+            found.update({n.name: known[n.name] for n in x.names if n.name in known})
+    return found
+
+
 def of_module(file: str) -> str:
+    """What a module defines, and what it brings of those that stand behind it, as far as it lists it."""
     name = f"redblue.{file.removesuffix('.py')}"
     tree = ast.parse((PACKAGE / file).read_text())
-    things = "\n".join(of_definition(f"{name}.{n}", x) for n, x in definitions(file).items())
+    listed = [x.value for x in tree.body if isinstance(x, ast.Assign) and ast.unparse(x.targets[0]) == "__all__"]
+    brought = {n: x for n, x in brought_into(tree).items() if listed and n in ast.literal_eval(listed[0])}
+    things = "\n".join(of_definition(f"{name}.{n}", x) for n, x in {**brought, **definitions(file)}.items())
     return f"## {name}\n\n{indented(ast.get_docstring(tree) or '')}\n\n{things}"
 
 
 def of_package() -> str:
     """What `import redblue` brings, from the files where it is defined."""
     tree = ast.parse((PACKAGE / "__init__.py").read_text())
-    brought = [x for x in ast.walk(tree) if isinstance(x, ast.ImportFrom) and x.level == 1 and x.module not in (None, "_core")]
-    things = []
-    for x in brought:
-        known = definitions(f"{x.module}.py")
-        things += [of_definition(f"redblue.{n.name}", known[n.name]) for n in x.names if n.name in known]
+    things = [of_definition(f"redblue.{n}", x) for n, x in brought_into(tree).items()]
     return f"## redblue\n\n{indented(ast.get_docstring(tree))}\n\n" + "\n".join(things)
 
 
