@@ -133,7 +133,7 @@ class Downhill {
       spot = other;
     };
     if (from.spot) begin_at(*from.spot);
-    if (const auto spot = small(); from.spot && spot) begin_at(*spot);
+    if (const auto other = small(); from.spot && other) begin_at(*other);
     if (from.spot && !best) begin_at(lattice_.first(0).value_or(*from.spot));  // with the largest share it may fit
     if (!from.spot)
       for (const Spot& other : usual_starts()) begin_at(other);
