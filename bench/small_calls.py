@@ -44,7 +44,7 @@ def runs_of(q):
         x = q.repeat(heads, 1) if isinstance(q, np.ndarray) else q.repeat(1, heads, 1, 1)
         o = redblue.attention(x, x, x, threads=1)
         plan, seed = _core.last_plan()
-        arrays = (*map(family.native, (x, x, x, o)), *(None,) * 12)
+        arrays = (*map(family.native, (x, x, x, o)), *(None,) * 32)
         runs.append(lambda plan=plan, arrays=arrays, seed=seed: family.run(plan, arrays, False, seed))
     return runs
 
