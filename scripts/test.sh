@@ -10,9 +10,9 @@ scripts/test.sh           what to run first: all C++ tests, with a tenth of thei
                           NumPy only. About 10 minutes on two cores from nothing, 6 after scripts/demo.sh.
 scripts/test.sh PART...   these parts, with all cases. Beside its own minutes, a part that is marked * takes the minutes of a
                           build: 7 from nothing, 4 after scripts/demo.sh.
-scripts/test.sh --all     all parts, with warnings as errors: about 34 minutes. CI runs this.
+scripts/test.sh --all     all parts, with warnings as errors: about 38 minutes. CI runs this.
 
-  cpp          5  *  C++ tests; snippets that must not compile; a schedule added to a copy
+  cpp          6  *  C++ tests; snippets that must not compile; a schedule added to a copy
   python       3  *  Python tests that need NumPy only, on the package of the build
   torch        3  *  Python tests of PyTorch, transformers, JAX and ONNX
   isa          2  *  the C++ tests that compute, on every lesser instruction set of this processor
@@ -142,6 +142,8 @@ sanitized() {
   left_out+=':Verify.PassesPlansOfFewestWords*:Verify.Allows*:SchedulesOfGroups.*:Strassen.KeepsEveryClaim'
   left_out+=':Fastest.Tolerance*:RankPlans.AskLittleOfManyRanks:Reproducible.BitsAreTheSameForAllRanksLayoutsAndOwnerships'
   left_out+=':*_TracesReplayToTheSameBits'  # Trace.* and tests of machines trace and replay every exact schedule
+  left_out+=':*_IoIsTheFormula:*_FootprintIsExactInBytes:*_BytesAreThoseOfUnfinishedWords:*_MovesNoLessThanTheBounds'
+  left_out+=':*_ChoosesNoDearerTiling:Orders.ACapNamesTheLeast*'  # machines that count hold no words
   case $1 in
   cli) echo 'Cli.Run*:Cli.RefusesBroken*:Cli.RefusesIncomplete*:Cli.Keeps*:Cli.PebblesAGraph:CliOperations.Run*:CliResume.*' \
     'CliRanks.*:OverFiles.*:-OverFiles.StaysBelowItsLimit' ;;  # the sanitizer has memory of its own
