@@ -213,7 +213,7 @@ def require_exact(approximate: Optional[str], tolerance: Optional[float] = None,
     """For return_lse, and dlse: approximations write no lse."""
     for name, value in (("approximate", approximate), ("tolerance", tolerance)):
         if value is not None:
-            raise InvalidProblem(f"{wanted} with {name} = {value}: approximations have no lse; leave {wanted} out")
+            raise InvalidProblem(f"{wanted} with {name} = {value}: approximations have no lse; leave {wanted} or {name} out")
 
 
 def forward(

@@ -59,7 +59,7 @@ def attention_tangent(
     moves = tbias is not None, tsinks is not None
     _require_moving(r, moves, "tbias", "tsinks")
     if lse is None and has_float_bias(r):  # what follows must see it
-        o, lse = forward(q, k, v, None, True, {**options, "compute": None})
+        o, lse = forward(q, k, v, None, True, {**options, "compute": None, "schedule": None})
     family, given = r.family, _directions(r, moves, tq=tq, tk=tk, tv=tv, tbias=tbias, tsinks=tsinks)
     call = call_for("tangent", family, r.q, r.k, r.v, r.settings, (o is not None, False, *moves))
     found = Tangents(family.empty(r.q, call.o_shape, call.type), family.empty(r.q, call.lse_shape, call.lse_type))
@@ -93,7 +93,7 @@ def attention_second(
     moves = flag("bias_gradient", bias_gradient) or gbias is not None, flag("sinks_gradient", sinks_gradient) or gsinks is not None
     _require_moving(r, moves, "gbias and bias_gradient", "gsinks and sinks_gradient")
     if lse is None and has_float_bias(r):  # what follows must see it
-        o, lse = forward(q, k, v, None, True, {**options, "compute": None})
+        o, lse = forward(q, k, v, None, True, {**options, "compute": None, "schedule": None})
     family, given = r.family, _directions(r, moves, gq=gq, gk=gk, gv=gv, gbias=gbias, gsinks=gsinks)
     if dlse is not None:
         require_keys(r.k.shape[-3 if tokens_first(r.settings.layout) else -2], r.sinks)

@@ -249,3 +249,13 @@ def test_a_gradient_penalty_is_that_of_plain_attention():
 
     for ours, theirs in zip(penalty(attention), penalty(plain)):
         torch.testing.assert_close(ours, theirs, atol=1e-10, rtol=1e-10)
+
+
+def test_a_schedule_is_that_of_the_pass_asked_for_where_a_forward_pass_comes_first():
+    q, k, v, do = arrays("of all")
+    bias = np.random.default_rng(5).standard_normal((7, 9))
+    tangents = redblue.attention_tangent(q, k, v, q, k, v, bias=bias, schedule="query_outer")
+    assert redblue.explain().schedule == "query_outer"
+    assert all(np.allclose(a, b) for a, b in zip(tangents, redblue.attention_tangent(q, k, v, q, k, v, bias=bias)))
+    redblue.attention_second(q, k, v, do, q, k, v, bias=bias, schedule="three_sweeps")
+    assert redblue.explain().schedule == "three_sweeps"
