@@ -46,6 +46,10 @@ struct SecondMaterialised : Defaults {
     return std::nullopt;
   }
 
+  static std::string_view caveat(const Sizes&, const Tiling&) {
+    return "its weights are not divided by their sums: where one key takes a row, errors are of eps |lse|, not of eps";
+  }
+
   // What is formed, of what.
   static MovingWeightsPhase weights(const SecondOperands& x) {
     return {{x.Q, x.K, x.gK, x.gQ}, x.P, x.S, x.Hm, x.Ldlse, SlowArray::gBias, SlowArray::gSinks};
