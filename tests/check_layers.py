@@ -166,16 +166,16 @@ def private_includes_of(path):
     return [f"{path}: {name} is not of the public face (redblue/*.hpp)" for name in names if re.match(r"redblue/.+/", name)]
 
 
+PACKAGE = "python/redblue"
+
+
 def imports_of(path, modules):
     """The modules of the package that one of them imports, anywhere in its text: modules are {parts of the name: path}."""
     name = path.relative_to(ROOT / PACKAGE).with_suffix("").parts
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom) and node.level:
-            base = (*name[: len(name) - node.level], *(node.module or "").split(".")) if node.module else name[: -node.level]
+            base = name[: -node.level] + tuple(node.module.split(".") if node.module else ())
             yield from {base} & modules or {(*base, alias.name) for alias in node.names} & modules
-
-
-PACKAGE = "python/redblue"
 
 
 def circles_of_package():

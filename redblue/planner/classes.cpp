@@ -109,9 +109,9 @@ std::optional<Problem> with_masks(const Problem& problem) {
 }  // namespace
 
 std::optional<Problem> class_of(const Problem& problem, int threads) {
-  const bool attends = problem.op == Operation::forward || problem.op == Operation::backward;
-  if (!(attends || has_directions(problem.op)) || problem.dilation != 1 || problem.approximation != nullptr)
-    return std::nullopt;
+  const bool has_classes =
+      problem.op == Operation::forward || problem.op == Operation::backward || has_directions(problem.op);
+  if (!has_classes || problem.dilation != 1 || problem.approximation != nullptr) return std::nullopt;
   if (!problem.patterns.empty()) {
     const std::optional<Problem> plain = with_masks(problem);
     return plain ? class_of(*plain, threads) : std::nullopt;
@@ -126,8 +126,8 @@ std::optional<Problem> class_of(const Problem& problem, int threads) {
   one.batch = 1;
   one.kv_heads = kv_heads;
   one.heads = kv_heads * problem.group();
-  if (problem.op == Operation::second && has_few_heads(one, threads))
-    return std::nullopt;  // lengths tell who shares what
+  // Which schedule threads share best depends on the very lengths.
+  if (problem.op == Operation::second && has_few_heads(one, threads)) return std::nullopt;
   const Lengths queries = lengths_like(parts.n_q), keys = lengths_like(parts.n_k);
   one.n_q = queries.shortest;
   one.n_k = keys.shortest;

@@ -13,7 +13,7 @@ inline constexpr int kHeadsOfThread = 4;  ///< heads for each thread that keep a
 /// the longest one, as few heads as keep `threads` busy, and no numbers that do not change the time. It depends on the
 /// problem alone, not on what was asked before. Patterns that make masks are in the class of the masks. There is none
 /// where schedule and tiles depend on more: on other patterns, a dilation, a prefix, an offset other than 0 that moves
-/// the diagonal, or an approximation.
+/// the diagonal, or an approximation, and for gradients of gradients of which threads share few heads.
 std::optional<Problem> class_of(const Problem& problem, int threads);
 
 /// Are there fewer heads than keep all threads busy?

@@ -268,13 +268,13 @@ std::vector<LikelySchedule> contenders_for(const Problem& problem, const plan::O
 
 std::vector<LikelySchedule> usual_contenders(const Problem& problem, const plan::Options& options,
                                              const TimeOptions& time) {
-  const bool attends = problem.op == Operation::forward || problem.op == Operation::backward;
-  if (!(attends || has_directions(problem.op)) || problem.approximation != nullptr || problem.score != Score::softmax ||
-      time.threads > 1 || options.M != fast_memory_of(time.hardware, time.dtype))
+  if (problem.approximation != nullptr || problem.score != Score::softmax || time.threads > 1 ||
+      options.M != fast_memory_of(time.hardware, time.dtype))
     return {};
   if (problem.op == Operation::forward) return {{"flash"}};
   if (problem.op == Operation::tangent) return {{"query_outer"}};
   if (problem.op == Operation::second) return {{"fused_key_outer"}};
+  if (problem.op != Operation::backward) return {};
   constexpr index_t kOneTile = 32;  // queries that are one tile, in which passes over queries and over keys are alike
   if (problem.n_q <= kOneTile) return {{"fused_key_outer"}, {"fused_query_outer"}};
   return {{"fused_key_outer"}};
