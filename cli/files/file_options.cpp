@@ -215,9 +215,18 @@ void FileOptions::validate(const Problem& kind) const {
                                      *output, option_list(out)));
   for (const auto& [name, path] : npy)
     if (path && std::find(in.begin(), in.end(), name) == in.end() &&
-        std::find(out.begin(), out.end(), name) == out.end())
+        std::find(out.begin(), out.end(), name) == out.end()) {
+      const auto has = [&](const auto& arrays) {
+        return std::ranges::any_of(arrays, [&](SlowArray a) { return tensor_name(a) == name; });
+      };
+      if (has_directions(op) && (has(facts_of(op).reads) || has(facts_of(op).writes))) {  // tbias goes with bias
+        const std::string own = name.substr(1);
+        throw InvalidProblem(fmt::format("--{} {} goes with --{}: give that, too, or leave --{} out", name, *path,
+                                         given(own) ? "g" + own : own, name));
+      }
       throw InvalidProblem(fmt::format("--{} {}: --op {} has no such tensor; it reads {} and writes {}", name, *path,
                                        redblue::name_of(op), fmt::join(in, " "), fmt::join(out, " ")));
+    }
   for (const auto& [name, path] : npy)
     for (const std::string_view other : {".npz", ".safetensors"})
       if (path && has_extension(*path, other))

@@ -17,7 +17,7 @@ from ._call import scales as int8
 from ._call.arrays import is_tensor, require_shape
 from ._call.calls import Call, call_for, key_as_given, remember
 from ._call.families import family_of
-from ._call.lse import of_rows, require_keys, rescaled, rescaled_with_lse
+from ._call.lse import of_rows, require_keys, rescaled
 from ._call.options import ARRAYS, NAMES, OPTIONS, Options
 from ._call.request import Request
 from ._call.settings import add_help, outputs, settings_of, sizes_of, tokens_first, unknown_options
@@ -384,11 +384,8 @@ def attention_backward(
     if lse is not None and call.plan is not None and r.bias is not None:
         require_shape("do", do, call.o_shape)
         require_shape("lse", lse, call.lse_shape)
-        do, of_lse = do.reshape(call.o_shape), lse.reshape(call.lse_shape)
-        if dlse is None:
-            do = rescaled(r, call, do, of_lse)
-        else:
-            do, dlse = rescaled_with_lse(r, call, do, dlse.reshape(call.lse_shape), of_lse)
+        of_lse = None if dlse is None else dlse.reshape(call.lse_shape)
+        do, dlse = rescaled(r, call, do.reshape(call.o_shape), of_lse, lse.reshape(call.lse_shape))
     given = do
     if call.wanted.compute == "bf16":  # not its strides choose the arithmetic: autograd's may be any
         do = family.dense(do)

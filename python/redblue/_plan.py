@@ -29,6 +29,7 @@ from ._call.settings import (
     whole_or_none,
 )
 from ._errors import InvalidProblem
+from ._second import moving_request
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -350,9 +351,10 @@ def explain(
 ) -> Plan:
     """The plan that `attention` runs for these arrays and options, with its words, its bound and the reason.
 
-    q, k, v, return_lse, the scales of int8 k and v, and options are those of `attention`. With op = "backward" the plan that `attention_backward` runs from
-    the o and lse of that call, as autograd does; bias_gradient and sinks_gradient are those of `attention_backward`. Returns a
-    Plan, whose `decision` says why a tolerance or a bias that is a mask got it. Raises what the call raises, and InvalidProblem
+    q, k, v, return_lse, the scales of int8 k and v, and options are those of `attention`. With op = "backward" the plan that
+    `attention_backward` runs from the o and lse of that call, as autograd does; bias_gradient and sinks_gradient are those of
+    `attention_backward`. With op = "tangent" or "second" those of `attention_tangent` and `attention_second`; bias_gradient and
+    sinks_gradient say that bias and sinks move. Returns a Plan, whose `decision` says why a tolerance or a bias that is a mask got it. Raises what the call raises, and InvalidProblem
     where a size is 0, so that nothing is planned.
 
     Without any argument: the plan that ran last in this process, by any function and in any thread, which is a gradient's
@@ -369,19 +371,25 @@ def explain(
             raise InvalidProblem("nothing has run in this process, so that there is no last call: give q, k and v")
         return Plan(core, seed=seed)
     scales = given(k_scale, v_scale, keys_per_scale)
-    if op == "backward" and scales is not None:
+    if op not in ("forward", "backward", "tangent", "second"):
+        raise InvalidProblem(
+            f'op = {op!r}: explain knows "forward", "backward", "tangent" and "second"; redblue.plan has plans of other operations'
+        )
+    if op != "forward" and scales is not None:
         raise InvalidProblem('k_scale and v_scale are for op = "forward": int8 keys and values have no gradients')
-    if op not in ("forward", "backward"):
-        raise InvalidProblem(f'op = {op!r}: explain knows "forward" and "backward"; redblue.plan has plans of other operations')
+    if op != "forward" and return_lse:
+        raise InvalidProblem('return_lse is for op = "forward": other operations read lse')
     found = ""
+    if op in ("tangent", "second"):
+        r = moving_request(op, q, k, v, bias_gradient, sinks_gradient, options)
+        call = call_for(op, r.family, r.q, r.k, r.v, r.settings, (True, False, bias_gradient, sinks_gradient))
+        return Plan(chosen(r, call, ())[0], "", r.seed)
     if op == "backward":
-        if return_lse:
-            raise InvalidProblem('return_lse is for op = "forward": a backward pass reads lse')
         r, found = gradients_request(q, k, v, bias_gradient, sinks_gradient, options, counted=False)
         call = call_for("backward", r.family, r.q, r.k, r.v, r.settings, (True, bias_gradient, sinks_gradient, False))
         return Plan(chosen(r, call, ())[0], masks.explained(r, found), r.seed)
     if bias_gradient or sinks_gradient:
-        raise InvalidProblem('bias_gradient and sinks_gradient are for op = "backward"')
+        raise InvalidProblem('bias_gradient and sinks_gradient are for op = "backward", "tangent" and "second"')
     r = request(q, k, v, scales=scales, **options)
     if r.bias is not None:
         r, found = masks.recognised("forward", r, options["bias"], counted=False)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Optional
 from ._attention import forward, refuse_gradients, request, require_exact
 from ._call.arrays import require_shape
 from ._call.calls import call_for
-from ._call.lse import has_float_bias, require_keys, require_small, rescaled_with_lse
+from ._call.lse import has_float_bias, require_keys, rescaled
 from ._call.options import Options
 from ._call.request import Request
 from ._call.settings import flag, tokens_first
@@ -65,7 +65,7 @@ def attention_tangent(
     _run(r, call, found, o, lse, to=found.o, tlse=found.lse, **given)
     if lse is not None and call.plan is not None and has_float_bias(r):  # tangents have the weights as a factor, as gradients do
         of_lse = family.given(lse, "lse").reshape(call.lse_shape)
-        found.o[...], found.lse[...] = rescaled_with_lse(r, call, found.o, found.lse, of_lse)
+        found.o[...], found.lse[...] = rescaled(r, call, found.o, found.lse, of_lse)
     return Tangents(*map(family.finished, found))
 
 
@@ -83,7 +83,7 @@ def attention_second(
     `attention_tangent`. Memory is O(n d) beside the bias.
 
     Returns SecondGradients(q, k, v, do, dlse, bias, sinks), the last three None where dlse is not given, or nothing asks for bias,
-    or for sinks. Raises what `attention` raises, and Unsupported where do is not 0 for a query whose bias holds nothing but huge numbers (docs/numerics.md).
+    or for sinks. Raises what `attention` raises.
 
     Source: docs/algorithms/second-derivatives.md.
     """
@@ -99,11 +99,13 @@ def attention_second(
     do = family.given(do, "do")
     call = call_for("second", family, r.q, r.k, r.v, r.settings, (o is not None, dlse is not None, *moves))
     require_shape("do", do, call.o_shape)
-    if lse is not None:
-        require_shape("lse", family.given(lse, "lse"), call.lse_shape)
-        require_small(r, call, do.reshape(call.o_shape), family.given(lse, "lse").reshape(call.lse_shape))
     if dlse is not None:
         require_shape("dlse", dlse, call.lse_shape)
+        given["dlse"] = dlse = dlse.reshape(call.lse_shape)
+    if lse is not None:
+        lse = family.given(lse, "lse")
+        require_shape("lse", lse, call.lse_shape)
+        do, given["dlse"] = rescaled(r, call, do.reshape(call.o_shape), dlse, lse.reshape(call.lse_shape))
 
     def like(x: Any) -> Any:
         return family.empty(x, tuple(x.shape), family.type_of(x, "an input"))
@@ -115,6 +117,13 @@ def attention_second(
     names = ("lq", "lk", "lv", "ldo", "ldlse", "lbias", "lsinks")
     _run(r, call, found, o, lse, do=do, **dict(zip(names, found)), **given)
     return SecondGradients(*(None if x is None else family.finished(x) for x in found))
+
+
+def moving_request(op: str, q: Any, k: Any, v: Any, bias_gradient: bool, sinks_gradient: bool, options: Options) -> Request:
+    """What redblue.explain asks of "tangent" and "second", where bias and sinks move if it says so."""
+    r = _request(f"attention_{op}", q, k, v, None, None, options)
+    _require_moving(r, (bias_gradient, sinks_gradient), "bias_gradient", "sinks_gradient")
+    return r
 
 
 def _request(what: str, q: Any, k: Any, v: Any, o: Any, lse: Any, options: Options) -> Request:

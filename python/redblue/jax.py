@@ -20,7 +20,7 @@ from . import _core
 from ._attention import request_of, require_heads, require_seed, without_products
 from ._call.arrays import NumPy
 from ._call.calls import Call, call_for
-from ._call.lse import marked, of_rows, require_keys, rescaled, rescaled_with_lse
+from ._call.lse import has_float_bias, of_rows, require_keys, rescaled
 from ._call.options import ARRAYS, OPTIONS, Settings
 from ._call.request import Request
 from ._call.settings import tokens_first, unknown_options
@@ -78,6 +78,11 @@ class _Traced(NumPy):
     def attended(call: Call, r: Request, o: Any, lse: Any) -> tuple:
         results = [(o.shape, o.dtype), (lse.shape, lse.dtype)]
         return tuple(_run(_name(call, "part", r, ()), results, r.arrays(o, lse), None))
+
+    @staticmethod
+    def moved(call: Call, r: Request, o: Any, lse: Any, along: dict) -> tuple:
+        results = [(call.o_shape, r.q.dtype), (call.lse_shape, _lse_type(call))]
+        return tuple(_run(_name(call, "tangent", r, (False, False)), results, r.arrays(o, lse, **along), None))
 
 
 def attention(
@@ -204,8 +209,7 @@ def _rescaled(r: Request, call: Call, do: Any, dlse: Any, lse: Any) -> tuple:
         raise Unsupported(
             'compute = "f64" under a bias: gradients add up weights in float64, which this JAX does not have; set jax_enable_x64'
         )
-    do = do.astype(jnp.promote_types(do.dtype, lse.dtype))
-    return (rescaled(r, call, do, lse), None) if dlse is None else rescaled_with_lse(r, call, do, dlse, lse)
+    return rescaled(r, call, do.astype(jnp.promote_types(do.dtype, lse.dtype)), dlse, lse)
 
 
 def _require_keys(r: Request, given: Any) -> None:
@@ -216,13 +220,13 @@ def _require_keys(r: Request, given: Any) -> None:
 
 def _gradients(given: dict, fixed: tuple, wanted: tuple) -> list:
     r = _of_call(given, fixed, backward=True)
-    do, dlse, lse, bias = given["do"], given.get("dlse"), given["lse"], r.bias
+    do, dlse, lse = given["do"], given.get("dlse"), given["lse"]
     _require_keys(r, dlse)
     if "bias" in wanted and r.settings.scale == 0:
         r = without_products(r)
     gradients = (True, "bias" in wanted, "sinks" in wanted, dlse is not None)
     call = call_for("backward", _Traced, r.q, r.k, r.v, r.settings, gradients, do)
-    if bias is not None and jnp.issubdtype(bias.dtype, jnp.floating):
+    if has_float_bias(r):
         do, dlse = _rescaled(r, call, do, dlse, lse)
     there = [name for name in ("q", "k", "v", "bias", "sinks") if name in ("q", "k", "v", *wanted)]
     results = [(given[name].shape, given[name].dtype) for name in there]
@@ -251,7 +255,7 @@ def _tangents(given: dict, fixed: tuple) -> list:
         return [jnp.zeros(*x) for x in results]
     arrays = r.arrays(given["o"], given["lse"], **_directions(given, "t"))
     to, tlse = _run(_name(call, "tangent", r, moves), results, arrays, given.get("seed"))
-    if r.bias is not None and jnp.issubdtype(r.bias.dtype, jnp.floating):  # tangents have the weights as a factor, as gradients do
+    if has_float_bias(r):  # tangents have the weights as a factor, as gradients do
         to, tlse = _rescaled(r, call, to, tlse, given["lse"])
     return [x.astype(type) for x, (_, type) in zip((to, tlse), results)]
 
@@ -269,7 +273,8 @@ def _second(given: dict, fixed: tuple) -> list:
     results += [(given[name].shape, given[name].dtype) for name, does in zip(("bias", "sinks"), moves) if does]
     if call.plan is None:
         return [jnp.zeros(*x) for x in results]
-    do = marked(r, call, do, lse)
+    if has_float_bias(r):
+        do, dlse = _rescaled(r, call, do, dlse, lse)
     arrays = r.arrays(given["o"], lse, do, dlse=dlse, **_directions(given, "g"))
     return _run(_name(call, "second", r, (dlse is not None, *moves)), results, arrays, given.get("seed"))
 

@@ -239,7 +239,11 @@ void Problem::require_modifiers() const {
           fmt::format("score {}: softcap, sinks and dropout are for the softmax; a bias and ALiBi go with any score",
                       name_of(score)));
   const bool backward = op == Operation::backward;
-  require(!bias_gradient || (backward && bias), "bias_gradient is for operation backward with a bias");
+  require(
+      !bias_gradient || (backward && bias),
+      fmt::format(
+          "bias_gradient is for operation backward with a bias{}",
+          op == Operation::second ? "; operation second forms that of a bias that moves: give bias_direction" : ""));
   require(!bias_direction || (has_directions(op) && bias),
           "bias_direction is for operations tangent and second with a bias");
   require(!sinks_gradient || (backward && sinks), "sinks_gradient is for operation backward with sinks");
@@ -250,8 +254,7 @@ void Problem::require_modifiers() const {
               ? "bias_direction: with scale = 0 the gradient of the bias cannot be formed, for it is made of that of "
                 "scores times scale; give another scale"
               : "bias_gradient: with scale = 0 it cannot be formed, for it is made of the gradient times scale; give "
-                "another "
-                "scale");
+                "another scale");
 }
 
 void Problem::require_lse_gradient() const {

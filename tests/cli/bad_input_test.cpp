@@ -33,6 +33,15 @@ TEST(Cli, RefusesLengthsThatDoNotAddUp) {
   expect_refused(w, {plan("--n 8 --seqlens 0,3,8"_args), {"ends with 11", "these lengths look cumulative"}});
 }
 
+TEST(Cli, RefusesDirectionsWithoutWhatMoves) {
+  const Workplace w;
+  const Args run = "run --op second --q q.npy --k k.npy --v v.npy --do do.npy --gq q.npy --gk k.npy --gv v.npy"_args;
+  expect_refused(w, {run + "--gbias g.npy --lbias l.npy"_args, {"--gbias g.npy goes with --bias"}});
+  expect_refused(w, {run + "--bias b.npy --lbias l.npy"_args, {"--lbias l.npy goes with --gbias"}});
+  expect_refused(w, {"plan --op second --n 4 --d 3 --M 99 --bias 1,1,4,4 --bias-gradient"_args,
+                     {"operation second", "bias_direction"}});
+}
+
 TEST(Cli, RefusesSizesThatAreNone) {
   const Workplace w;
   const auto plan = [](const Args& more) { return "plan --M 1000"_args + more; };

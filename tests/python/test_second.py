@@ -139,14 +139,15 @@ def test_sinks_move_and_have_gradients_of_gradients(case):
 
 @pytest.mark.parametrize("size", [1, 100])
 @pytest.mark.parametrize("sinks", [None, -1e6])
-def test_queries_with_one_key_have_no_gradient_of_a_gradient_whatever_lse_is(size, sinks):
+@pytest.mark.parametrize("schedule", ["three_sweeps", "fused_key_outer", "materialised"])
+def test_queries_with_one_key_have_no_gradient_of_a_gradient_whatever_lse_is(size, sinks, schedule):
     """How their outputs move is gv; lse is 26,000 for entries of 100, and known within 1e-3."""
     random = np.random.default_rng(0)
     q, do, gq, v, gk, gv, k = (random.standard_normal((1, 2, 32 if i < 3 else 1, 64)).astype("float32") for i in range(7))
     q, k = size * q, size * k
     options = {} if sinks is None else {"sinks": np.full(2, sinks, "float32")}
     own = redblue.attention(q, k, v, return_lse=True, **options)
-    found = redblue.attention_second(gq, gk, gv, do, q, k, v, *own, **options)
+    found = redblue.attention_second(gq, gk, gv, do, q, k, v, *own, schedule=schedule, **options)
     moves = np.abs(np.einsum("bhid,bhjd->bhij", gq, k) + np.einsum("bhid,bhjd->bhij", q, gk)).max() / 8
     for got in (found.q / size, found.k / size, found.v, found.do - gv):
         assert np.abs(got).max() < 1e-6 * (1 + moves)
@@ -182,8 +183,26 @@ def test_queries_with_nothing_but_lowest_numbers_move_by_the_mean():
         keys = (np.einsum("bhid,bhjd->bhij", t[0], k.repeat(2, 1)) + np.einsum("bhid,bhjd->bhij", q, t[1].repeat(2, 1))) / math.sqrt(5)
         moved = redblue.attention_tangent(*t, q, k, v, *given, bias=bias).lse
         np.testing.assert_allclose(moved[:, :, 2], keys[:, :, 2].mean(-1), atol=1e-5)
-        with pytest.raises(redblue.Unsupported, match="nothing but huge numbers"):
-            redblue.attention_second(*t, do, q, k, v, *given, bias=bias)
+        second = redblue.attention_second(*t, do, q, k, v, *given, bias=bias)
+        np.testing.assert_allclose(second.do[:, :, 2], redblue.attention_tangent(*t, q, k, v, *given, bias=bias).o[:, :, 2], atol=1e-5)
+
+
+@pytest.mark.parametrize("op", ["tangent", "second"])
+def test_explain_has_the_plan_of_the_call(op):
+    q, k, v, do = arrays("plain")
+    bias = np.zeros((7, 9))
+    moves = {"tbias": bias} if op == "tangent" else {"bias_gradient": True}
+    for options, of_call, asked in ({}, {}, {}), ({"causal": True}, {}, {}), ({"bias": bias}, moves, {"bias_gradient": True}):
+        told = redblue.explain(q, k, v, op=op, **options, **asked)
+        if op == "tangent":
+            redblue.attention_tangent(q, k, v, q, k, v, *redblue.attention(q, k, v, return_lse=True, **options), **of_call, **options)
+        else:
+            redblue.attention_second(q, k, v, do, q, k, v, *redblue.attention(q, k, v, return_lse=True, **options), **of_call, **options)
+        ran = redblue.explain().to_dict()
+        assert told.to_dict()["io"] == ran["io"] and told.to_dict()["schedule"] == ran["schedule"]
+    for wrong, match in (({"bias_gradient": True}, "there is no bias"), ({"return_lse": True}, "return_lse is for op")):
+        with pytest.raises(redblue.InvalidProblem, match=match):
+            redblue.explain(q, k, v, op=op, **wrong)
 
 
 def test_what_is_not_computed_is_refused():

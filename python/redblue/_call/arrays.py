@@ -18,6 +18,7 @@ A family has
     where_any(rows, f, x) f() if any of rows is true, else x
     run(plan, arrays, tokens_first, seed)  runs a plan on the tuple that Request.arrays makes
     attended(call, r, o, lse)  new o and lse, with which a call for a part of the keys goes on from these two
+    moved(call, r, o, lse, along)  how o and lse move, with the directions by their names
     given(x, name)        x, checked and as the family wants it
     output(x, name)       the same of an array that a run writes to
     finished(o)           an output as its caller gets it
@@ -97,6 +98,12 @@ class InPlace:
     def attended(cls, call: Any, r: Any, o: Any, lse: Any) -> tuple[Any, Any]:
         cls.run(call.plan, r.arrays(o, lse), call.tokens_first, 0)
         return o, lse
+
+    @classmethod
+    def moved(cls, call: Any, r: Any, o: Any, lse: Any, along: dict[str, Any]) -> tuple[Any, Any]:
+        to, tlse = cls.empty(r.q, call.o_shape, call.type), cls.empty(r.q, call.lse_shape, call.lse_type)
+        cls.run(call.plan, r.arrays(o, lse, to=to, tlse=tlse, **along), call.tokens_first, 0)
+        return to, tlse
 
 
 class NumPy(InPlace):

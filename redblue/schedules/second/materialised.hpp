@@ -8,8 +8,8 @@ namespace redblue::schedule {
 /// Gradients of gradients in a small cache, M < d^2: with the letters of three_sweeps.hpp, P and P o H go through slow
 /// memory once, then scale dS and scale G over them, and everything is a product in tiles.
 ///   1  D = rowsum(dO o O)
-///   2  P and P o H, in tiles of both, and w
-///   3  LdO = (P o H) V + P gV - w o O, and x = rowsum(dO o LdO)
+///   2  P and P o H, in tiles of both, w, and l, the sums of the weights, where x will be
+///   3  LdO = ((P o H) V + P gV) / l - w o O, and x = rowsum(dO o LdO)
 ///   4  LV = (P o H - w o P)^T dO
 ///   5  scale G and scale dS from tiles of dP and E, over P o H and P
 ///   6  LQ = scale (G K + dS gK);  LK = scale (G^T Q + dS^T gQ)
@@ -46,13 +46,9 @@ struct SecondMaterialised : Defaults {
     return std::nullopt;
   }
 
-  static std::string_view caveat(const Sizes&, const Tiling&) {
-    return "its weights are not divided by their sums: where one key takes a row, errors are of eps |lse|, not of eps";
-  }
-
   // What is formed, of what.
   static MovingWeightsPhase weights(const SecondOperands& x) {
-    return {{x.Q, x.K, x.gK, x.gQ}, x.P, x.S, x.Hm, x.Ldlse, SlowArray::gBias, SlowArray::gSinks};
+    return {{x.Q, x.K, x.gK, x.gQ}, x.P, x.S, x.Hm, x.Ldlse, x.Xm, SlowArray::gBias, SlowArray::gSinks};
   }
   static TwoProducts outputs(const SecondOperands& x) {
     const bool drops = x.shape.modifiers.dropout > 0;
@@ -75,11 +71,11 @@ struct SecondMaterialised : Defaults {
   }
 
   // What that holds.
-  /// The products beside w, x and its terms, and a word of O or dO that passes at the end.
+  /// The products beside w, l, x and its terms, and a word of O or dO that passes at the end.
   static Phase outputs_phase(const SecondOperands& x, GemmTiling t) {
     const Sizes& s = x.shape;
     return outputs(x).phase_beside(
-        s, t, [&](index_t rows) { return s.tile(SlowArray::Hm, rows, 1) + 2 * s.tile(SlowArray::Xm, rows, 1); },
+        s, t, [&](index_t rows) { return s.tile(SlowArray::Hm, rows, 1) + 3 * s.tile(SlowArray::Xm, rows, 1); },
         std::max(s.word(SlowArray::O), s.word(SlowArray::dO)));
   }
   /// A row of P o H stays while P passes by it, and then while dO does.
@@ -121,6 +117,7 @@ struct SecondMaterialised : Defaults {
     return output_dots_io(s) + weights(x).io(s, t.H) + outputs(x).io(t.LdO) + values(x).io(t.LV) +
            gradients(x).io(s, t.G) + queries(x).io(t.LQ) + keys(x).io(t.LK) +
            Io().read(SlowArray::Hm, s.n_q)
+               .read(SlowArray::Xm, s.n_q)
                .write(SlowArray::Xm, s.n_q)
                .read(SlowArray::O, Words(s.n_q) * s.d_v)
                .read(SlowArray::dO, Words(s.n_q) * s.d_v);
@@ -149,9 +146,11 @@ struct SecondMaterialised : Defaults {
     const Blocks rows = products.entries.row_blocks(x.shape.n_q, t.b1);
     m.each(rows.count(), [&](auto& w, index_t i) {
       const Range I = rows(i);
-      const auto w_i = w.load(x.Hm.rows(I)), x_i = w.alloc(x.Xm.rows(I)), terms = w.alloc(SlowArray::Xm, x_i.shape());
+      const auto w_i = w.load(x.Hm.rows(I)), l_i = w.load(x.Xm.rows(I)), x_i = w.alloc(x.Xm.rows(I)),
+                 terms = w.alloc(SlowArray::Xm, x_i.shape());
       w.compute(kernel::Zero{}, x_i);
       const auto finish = [&](auto& of, const auto& LdO_ij, Range J) {
+        of.compute(kernel::DivideRows{}, LdO_ij, l_i);
         of.compute(kernel::SubtractScaledRows{}, LdO_ij, w_i, of.stream(x.O.block(I, J)));
         of.compute(kernel::RowDots{}, terms, of.stream(x.dO.block(I, J)), LdO_ij);
         of.compute(kernel::Add{}, x_i, terms);

@@ -34,12 +34,12 @@ inline Io moving_rows_io(const Sizes& x, const MovingArrays& m, index_t Br) {
              .read(SlowArray::lse, x.row_statistics());
 }
 /// What a number of blocks of queries read of sinks: of those that move, which r begins with, and of all for l.
-inline Io begin_with_sinks_io(const Sizes& x, const MovingArrays& m, Words blocks) {
-  if (x.modifiers.sinks_move) return moving_sinks_io(x, m.sinks, blocks);
-  return sinks_io(x, m.normalised ? blocks : Words(0));
+inline Io begin_with_sinks_io(const Sizes& x, SlowArray direction, bool normalised, Words blocks) {
+  if (x.modifiers.sinks_move) return moving_sinks_io(x, direction, blocks);
+  return sinks_io(x, normalised ? blocks : Words(0));
 }
 inline Io begin_with_sinks_io(const Sizes& x, const MovingArrays& m, index_t Br) {
-  return begin_with_sinks_io(x, m, Words(x.pairs().row_blocks(Br).count()));
+  return begin_with_sinks_io(x, m.sinks, m.normalised, Words(x.pairs().row_blocks(Br).count()));
 }
 /// The sinks stay while r and l begin, and a word of their direction passes.
 inline Words held_sinks(const Sizes& x, SlowArray direction, bool normalised) {
@@ -49,7 +49,7 @@ inline Words held_sinks(const Sizes& x, SlowArray direction, bool normalised) {
 /// The prices of blocks of queries that begin with sinks.
 inline VisitPrices prices_with_moving_sinks(const Sizes& x, const MovingArrays& m, const Limits& limits) {
   VisitPrices p = prices_with_modifiers(x, limits, limits.price.of(moving_keys_io(x, m, 1)), Sinks::none);
-  p.block += limits.price.of(begin_with_sinks_io(x, m, Words(1)));
+  p.block += limits.price.of(begin_with_sinks_io(x, m.sinks, m.normalised, Words(1)));
   return p;
 }
 /// The tiles of a block of queries, and K_j while scores are formed, or `ended(rows)` words when all keys have passed,

@@ -69,18 +69,22 @@ void for_boxes_of_rows(const Sizes& x, Range I, index_t b, const F& f) {
 }
 
 /// P, the weights, and P o H, how they move, with H as in moving_pass.hpp: each pair is formed once and goes to slow
-/// memory, and so do the row sums r of P o H, beside `sums`, an output that takes them, too, where it has words.
+/// memory, and so do the row sums r of P o H, beside `sums`, an output that takes them, too, where it has words. Where
+/// l has words, it takes the sums of all weights, and r is divided by them (`normalised` in moving_pass.hpp).
 struct MovingWeightsPhase {
   PairFactors factors;
-  SlowMatrix P, moved, r, sums;
+  SlowMatrix P, moved, r, sums, l;
   SlowArray bias, sinks;  ///< the directions in which these move
+
+  bool normalised() const { return l.shape.words() > 0; }
 
   Phase phase(const Sizes& x, TwoTilesTiling t) const {
     return over_largest_tiles(x, t.a, t.b, [&](index_t a, index_t b) -> Phase {
       const Words columns = factors.columns(x, a, b),
                   tiles = pair_tiles(x, 2, a, b) + std::max(columns, passing_moving_bias(x, bias, 0));
-      return {x.statistic(SlowArray::lse, a) + x.statistic(r.array, a) + slopes_tile(x) +
-                  std::max(tiles, held_sinks(x, sinks, false)),
+      return {x.statistic(SlowArray::lse, a) + x.statistic(r.array, a) +
+                  (normalised() ? x.statistic(l.array, a) : Words(0)) + slopes_tile(x) +
+                  std::max(tiles, held_sinks(x, sinks, normalised())),
               columns};
     });
   }
@@ -88,7 +92,7 @@ struct MovingWeightsPhase {
     return factors.choose(x, limits, [&](TwoTilesTiling t) { return phase(x, t); });
   }
   Io io(const Sizes& x, TwoTilesTiling t) const {
-    Io io = factors.io(x, t) + moving_sinks_io(x, sinks, x.pairs().row_blocks(t.a).count());
+    Io io = factors.io(x, t) + begin_with_sinks_io(x, sinks, normalised(), x.pairs().row_blocks(t.a).count());
     if (x.modifiers.any()) io = io + box_modifiers_io(x, t.a, t.b);
     if (x.modifiers.bias_moves)
       io = io + bias_direction_io(x, bias, box_words(x, t.a, t.b), x.pairs().visited_keys(t.a));
@@ -96,6 +100,7 @@ struct MovingWeightsPhase {
         .write(P.array, x.nnz())
         .write(moved.array, x.nnz())
         .write(r.array, x.row_statistics())
+        .write(l.array, normalised() ? x.row_statistics() : Words(0))
         .write(sums.array, sums.shape.words());
   }
 
@@ -106,9 +111,10 @@ struct MovingWeightsPhase {
     const Blocks blocks = s.pairs().row_blocks(t.a);
     machine.each(blocks.count(), [&](auto& w, index_t i) {
       const Range I = blocks(i);
-      const auto lse_i = w.load(x.lse.rows(I)), r_i = w.alloc(r.rows(I));
+      const auto lse_i = w.load(x.lse.rows(I)), r_i = w.alloc(r.rows(I)),
+                 l_i = w.alloc(normalised() ? l.rows(I) : Block{l.array});
       const Slopes slopes(w, x);
-      begin_moving_sums(w, x, m, I, lse_i, r_i, w.alloc(Block{r.array}));
+      begin_moving_sums(w, x, m, I, lse_i, r_i, l_i);
       for_boxes_of_rows(s, I, t.b, [&](Shape room, const Box& box) {
         const auto P_room = w.alloc(P.array, room), H_room = w.alloc(moved.array, room),
                    C_room = w.alloc(P.array, softcapped_tile(s, room));
@@ -117,9 +123,18 @@ struct MovingWeightsPhase {
         factors.form(w, room, box, P_ij, H_ij);
         const index_t first = box.rows.begin - I.begin, rows = box.rows.size();
         weigh(w, x, m, box, {P_ij, H_ij, C_ij, lse_i.rows(first, rows), r_i.rows(first, rows), slopes.arg()});
+        if (normalised())
+          for_visible(s.pairs(), box.rows, box.keys, [&](Range seeing, Range keys) {
+            w.compute(kernel::AddRowSums{}, l_i.rows(seeing.begin - I.begin, seeing.size()),
+                      part_of(P_ij, box, seeing, keys));
+          });
         store_visible(w, s, P_ij, P, box);
         store_visible(w, s, H_ij, moved, box);
       });
+      if (normalised()) {
+        w.compute(kernel::DivideRows{}, r_i, l_i);
+        w.store(l_i, l.rows(I));
+      }
       w.store(r_i, r.rows(I));
       if (sums.shape.words() > 0) w.store(r_i, sums.rows(I));
     });

@@ -29,7 +29,7 @@ struct TangentSmallCache : Defaults {
   };
 
   static MovingWeightsPhase weights(const TangentOperands& x) {
-    return {{x.Q, x.K, x.tK, x.tQ}, x.P, x.S, x.Hm, x.tlse, SlowArray::tBias, SlowArray::tSinks};
+    return {{x.Q, x.K, x.tK, x.tQ}, x.P, x.S, x.Hm, x.tlse, {SlowArray::Xm}, SlowArray::tBias, SlowArray::tSinks};
   }
   static TwoProducts outputs(const TangentOperands& x) {
     const bool drops = x.shape.modifiers.dropout > 0;

@@ -116,17 +116,65 @@ def test_weights_of_a_row_add_up_to_1(case, first):
     np.testing.assert_allclose(dv.sum() / 8, np.isfinite(lse).sum(), rtol=1e-5)
 
 
-def test_sequences_of_other_offsets_are_refused_where_such_rows_count():
+def test_sequences_of_other_offsets():
     rng = np.random.default_rng(1)
     q, k, v, do = (rng.standard_normal((2, 1, 5, 4), dtype=np.float32) for _ in range(4))
     bias = np.zeros((5, 5), np.float32)
-    bias[1] = np.finfo(np.float32).min
-    options = {"bias": bias, "causal": True, "seqused_k": [3, 5]}
-    o, lse = redblue.attention(q, k, v, return_lse=True, **options)
-    with pytest.raises(redblue.Unsupported, match="huge numbers.*differs by sequence"):
-        redblue.attention_backward(do, q, k, v, o, lse, **options)
-    do[:, :, 1] = 0
-    assert np.isfinite(redblue.attention_backward(do, q, k, v, o, lse, **options).dq).all()
+    bias[3] = np.finfo(np.float32).min
+    o, lse = redblue.attention(q, k, v, return_lse=True, bias=bias, causal=True, seqused_k=[3, 5])
+    got = redblue.attention_backward(do, q, k, v, o, lse, bias=bias, causal=True, seqused_k=[3, 5])
+    for i, n_k in enumerate((3, 5)):  # query r sees keys up to n_k - 5 + r
+        hidden = ~torch.ones(5, n_k).tril(n_k - 5).bool()
+        mask = torch.from_numpy(bias)[:, :n_k].masked_fill(hidden, -torch.inf)
+        some = hidden.all(-1)
+        mask[some] = 0  # math gives NaN there
+        inputs = [torch.from_numpy(x[i : i + 1]) for x in (q, k[:, :, :n_k], v[:, :, :n_k])]
+        wanted = gradients_of_math(torch.from_numpy(do[i : i + 1]).masked_fill(some[:, None], 0), inputs, mask)
+        for g, w in zip(got[:3], wanted):
+            np.testing.assert_allclose(g[i : i + 1, :, : w.shape[2]], w, rtol=0, atol=1e-5)
+
+
+SECOND = {
+    "plain": {},
+    "least fast memory": {"M": 60},
+    "causal": {"causal": True},
+    "sinks": {"sinks": torch.full((4,), -torch.inf)},  # of no weight
+    "tokens first": {"layout": "bshd"},
+}
+
+
+@pytest.mark.parametrize("case", SECOND)
+@pytest.mark.parametrize("size", [1, 100])
+@pytest.mark.parametrize("with_lse", [False, True])
+def test_gradients_of_gradients(case, size, with_lse):
+    """size 100: huge scores, of which lse is known to 1e-3, beside rows of lowest numbers."""
+    options = SECOND[case]
+    q, k, v, do, *g = (torch.randn(1, 4, 7, 8) for _ in range(7))
+    bias, dlse = torch.randn(7, 7), torch.randn(1, 4, 7)
+    bias[2::3] = torch.finfo(torch.float32).min
+    q, k = size * q, size * k
+    seen = torch.ones(7, 7).tril().bool() if "causal" in options else torch.ones(7, 7).bool()
+    dlse[:, :, 2::3] = 0  # lse of these rows is a constant in fp32
+
+    def second(inputs, attention):
+        q, k, v, do, bias = (x.detach().requires_grad_() for x in inputs)
+        o, lse = attention(q, k, v, bias)
+        first = torch.autograd.grad((o * do).sum() + ((lse * dlse.to(lse)).sum() if with_lse else 0), (q, k, v, bias), create_graph=True)
+        along = (*g, 0.1 * torch.ones_like(bias).tril(1) * (bias.detach() > -100))
+        return torch.autograd.grad(sum((x * y.to(x)).sum() for x, y in zip(first, along)), (q, k, v, do, bias))
+
+    def ours(q, k, v, bias):
+        turned = [x.transpose(1, 2) if "layout" in options else x for x in (q, k, v)]
+        o, lse = redblue.attention(*turned, bias=bias, return_lse=True, **options)
+        return (o.transpose(1, 2) if "layout" in options else o), lse
+
+    def math(q, k, v, bias):
+        scores = (q @ k.mT / 8**0.5 + bias).masked_fill(~seen, -torch.inf)
+        return torch.softmax(scores, -1) @ v, torch.where(bias[:, :1].T > -100, torch.logsumexp(scores, -1), 0)[0]
+
+    wanted = second([x.double() for x in (q, k, v, do, bias)], math)
+    for a, w in zip(second((q, k, v, do, bias), ours), wanted):
+        torch.testing.assert_close(a.double(), w, rtol=0, atol=1e-4 if size == 1 else 3e-4 * size)
 
 
 def test_of_numpy_too():
