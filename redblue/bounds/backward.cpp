@@ -20,15 +20,18 @@ Bound backward_trivial(const AttentionProblem& x) {
 
 Bound b_prime(const AttentionProblem& x) { return b_prime(x, scored_pairs(x)); }
 Bound b_prime(const AttentionProblem& x, Words pairs) {
-  const long double N = pairs.to_long_double(), M = x.M.to_long_double(), root = std::sqrt(M);
-  const long double d = static_cast<long double>(x.d), d_v = static_cast<long double>(x.d_v), c = 1 - 1 / (2 * M);
-  Words words = 0;
-  for (int k = 1; k < 200; ++k) {
-    const long double a = k / 200.0L, width = (a + 2 * std::sqrt(1 - a)) * d + std::sqrt(2.0L) * d_v;
-    words = std::max(words, start_line(c, std::min(1.0L, c * 2 * a * d / root), width, N, M, M));
-    if (root <= 2 * a * d) words = std::max(words, start_line(1, 1, width, N, M, M));
-  }
-  return {words, "B'", kPA, "proved", kDistinct, true};
+  constexpr int kSteps = 200;
+  const long double all = pairs.to_long_double(), fast = x.M.to_long_double();
+  const long double most = largest_line<2 * (kSteps - 1)>([&]<class T>(T, int k) -> Line<T> {
+    const T N = static_cast<T>(all), M = static_cast<T>(fast), root = std::sqrt(M);
+    const T d = static_cast<T>(x.d), d_v = static_cast<T>(x.d_v), c = 1 - 1 / (2 * M);
+    const int step = k / 2 + 1;
+    const T a = static_cast<T>(step) / kSteps, width = (a + 2 * std::sqrt(1 - a)) * d + std::sqrt(T(2)) * d_v;
+    if (k % 2 == 0) return start_line<T>(c, std::min<T>(1, c * 2 * a * d / root), width, N, root, M).lowered();
+    if (root <= 2 * a * d) return start_line<T>(1, 1, width, N, root, M).lowered();
+    return {-std::numeric_limits<T>::infinity(), 0};
+  });
+  return {ceil_words(most), "B'", kPA, "proved", kDistinct, true};
 }
 
 long double b_double_prime_cost(const AttentionProblem& x) {

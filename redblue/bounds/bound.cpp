@@ -1,6 +1,8 @@
 #include "redblue/bounds/bound.hpp"
 
 #include <algorithm>
+#include <cmath>
+#include <concepts>
 #include <map>
 #include <stdexcept>
 #include <utility>
@@ -8,6 +10,7 @@
 #include "redblue/bounds/backward.hpp"
 #include "redblue/bounds/forward.hpp"
 #include "redblue/bounds/projected.hpp"
+#include "redblue/bounds/rounding.hpp"
 #include "redblue/bounds/scores.hpp"
 #include "redblue/bounds/second.hpp"
 #include "redblue/problem/problem.hpp"
@@ -34,14 +37,16 @@ Need need_of(const AttentionProblem& x) {
 Words scored_pairs(const AttentionProblem& x) { return need_of(x).scored_pairs; }
 
 long double value(Words N, long double K, Words M) {
-  const long double n = N.to_long_double(), k = 4 * K, m = M.to_long_double();
-  long double best = 0;
-  for (int t = 8; t <= 160; ++t) {
-    const long double L = (M * t / 8).to_long_double();
-    const long double most = std::max({(m + L) * (m + L) / k, m + L / 2, L * L / k + m, m * m / k + L / 2});
-    best = std::max(best, L * n / most - (L - m));
-  }
-  return best;
+  constexpr int kFirst = 8, kLast = 160;
+  const long double all = N.to_long_double(), fast = M.to_long_double();
+  const long double most = largest_line<kLast - kFirst + 1>([&]<class T>(T, int step) -> Line<T> {
+    const T n = static_cast<T>(all), k = static_cast<T>(4 * K), m = static_cast<T>(fast);
+    const int t = kFirst + step;
+    const T L = std::same_as<T, double> ? std::floor(m * t / 8) : static_cast<T>((M * t / 8).to_long_double());
+    const T G = std::max({(m + L) * (m + L) / k, m + L / 2, L * L / k + m, m * m / k + L / 2});
+    return {L * n / G - (L - m), L * n / G + L};
+  });
+  return std::max(0.0L, most);
 }
 
 namespace {

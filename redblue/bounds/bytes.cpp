@@ -19,15 +19,13 @@ struct Segments {
   long double free;   ///< what the first visits of outputs are charged too much
 
   Words best() const {
-    Words most = 0;
-    for (int t = 8; t <= 160; ++t) {
-      const long double L = M * t / 8;
-      const long double G =
-          std::max({(M + L) * (M + L) / (4 * K), tau * M + L / 2, L * L / (4 * K) + tau * M, M * M / (4 * K) + L / 2});
-      const long double moved = (L - event) * N / G, rest = L - M + free;
-      most = std::max(most, ceil_words(moved - rest, std::abs(moved) + rest));
-    }
-    return most;
+    constexpr int kFirst = 8, kLast = 160;
+    return ceil_words(largest_line<kLast - kFirst + 1>([&]<class T>(T, int step) -> Line<T> {
+      const T m = static_cast<T>(M), k = static_cast<T>(4 * K), w = static_cast<T>(tau), L = m * (kFirst + step) / 8;
+      const T G = std::max({(m + L) * (m + L) / k, w * m + L / 2, L * L / k + w * m, m * m / k + L / 2});
+      const T moved = (L - static_cast<T>(event)) * static_cast<T>(N) / G, rest = L - m + static_cast<T>(free);
+      return Line<T>{moved - rest, std::abs(moved) + rest}.lowered();
+    }));
   }
 };
 
@@ -73,7 +71,7 @@ Bound f_prime_bytes(const AttentionProblem& x) {
     const long double c = 1 - beta / (2 * M), sum = d + std::sqrt(beta) * d_v;
     if (c <= 0) continue;
     const long double s = std::min({1.0L, std::sqrt(x.word(S).to_long_double() / w), 2 * c * d / root, c * sum / root});
-    words = std::max(words, start_line(c, s, sum, N, M, M + (beta - 1) * outputs));
+    words = std::max(words, start_words(c, s, sum, N, M, M + (beta - 1) * outputs));
   }
   return {words, "F'_B", kPA, "proved", kDistinct, true};
 }

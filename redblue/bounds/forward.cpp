@@ -30,8 +30,8 @@ Bound f_prime(const AttentionProblem& x) { return f_prime(x, scored_pairs(x)); }
 Bound f_prime(const AttentionProblem& x, Words pairs) {
   const long double N = pairs.to_long_double(), M = x.M.to_long_double();
   const long double d = static_cast<long double>(x.d), sum = d + static_cast<long double>(x.d_v), c = 1 - 1 / (2 * M);
-  Words words = start_line(c, std::min(1.0L, c * std::min(sum, 2 * d) / std::sqrt(M)), sum, N, M, M);
-  if (x.M <= Words(4) * x.d * x.d) words = std::max(words, start_line(1, 1, sum, N, M, M));
+  Words words = start_words(c, std::min(1.0L, c * std::min(sum, 2 * d) / std::sqrt(M)), sum, N, M, M);
+  if (x.M <= Words(4) * x.d * x.d) words = std::max(words, start_words(1, 1, sum, N, M, M));
   return {words, "F'", kPA, "proved", kDistinct, true};
 }
 

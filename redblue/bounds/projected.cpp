@@ -138,8 +138,8 @@ Bound gradient_prime(const AttentionProblem& x) {
   const long double width = static_cast<long double>(x.d) + static_cast<long double>(x.d_v);
   // s <= c width / sqrt M, and s = 1 up to sqrt M = 2 width.
   const long double N = scored_pairs(x).to_long_double(), M = x.M.to_long_double(), c = 1 - 1 / (2 * M);
-  Words words = start_line(c, start_price(c, width, M), width, N, M, M);
-  if (std::sqrt(M) <= 2 * width) words = std::max(words, start_line(1, 1, width, N, M, M));
+  Words words = start_words(c, start_price(c, width, M), width, N, M, M);
+  if (std::sqrt(M) <= 2 * width) words = std::max(words, start_words(1, 1, width, N, M, M));
   return {holds ? words : Words(0), "g'", kGradient, "derived", "d_v <= d; distinct arrays", holds};
 }
 
@@ -148,8 +148,8 @@ Bound gradient_star(const AttentionProblem& x) {
   const long double N = scored_pairs(x).to_long_double(), M = x.M.to_long_double(), c = 1 - 1 / (2 * M);
   const long double width = std::sqrt(2.0L) * static_cast<long double>(x.d) + static_cast<long double>(x.d_v);
   const long double rest = M + (Words(x.instances) * x.n_q * x.d).to_long_double();
-  Words words = start_line(c, start_price(c, width, M), width, N, M, rest);
-  if (std::sqrt(M) <= width) words = std::max(words, start_line(1, 1, width, N, M, rest));
+  Words words = start_words(c, start_price(c, width, M), width, N, M, rest);
+  if (std::sqrt(M) <= width) words = std::max(words, start_words(1, 1, width, N, M, rest));
   return {holds ? words : Words(0),
           "g*",
           kCompleteU,
@@ -162,7 +162,7 @@ Bound shared_source(const AttentionProblem& x) {
   const bool holds = x.n_k >= 2 && x.sources == Sources::shared;
   const long double N = scored_pairs(x).to_long_double(), M = x.M.to_long_double(), c = 1 - 1 / (2 * M);
   const long double width = std::sqrt(2.0L) * static_cast<long double>(x.d);
-  const Words words = start_line(c, start_price(c, width, M), width, N, M, M);
+  const Words words = start_words(c, start_price(c, width, M), width, N, M, M);
   return {holds ? words : Words(0), "shared", kFormsU, "restricted", "A2 = A3", holds};
 }
 

@@ -7,7 +7,8 @@
 
 namespace redblue {
 
-/// Words moved, per array and direction. I/O = reads + writes.
+/// Words moved, per array and direction. I/O = reads + writes. A schedule moves few arrays: sums and products pass over
+/// the zeros of the others.
 struct Io {
   std::array<Words, kSlowArrays> reads{};
   std::array<Words, kSlowArrays> writes{};
@@ -27,16 +28,16 @@ struct Io {
   friend constexpr bool operator==(const Io&, const Io&) = default;
   friend constexpr Io operator+(Io a, const Io& b) {
     for (std::size_t i = 0; i < kSlowArrays; ++i) {
-      a.reads[i] += b.reads[i];
-      a.writes[i] += b.writes[i];
+      if (b.reads[i] != 0) a.reads[i] += b.reads[i];
+      if (b.writes[i] != 0) a.writes[i] += b.writes[i];
     }
     return a;
   }
   /// This I/O, `times` times (for heads and batch).
   friend constexpr Io operator*(Words times, Io io) {
     for (std::size_t i = 0; i < kSlowArrays; ++i) {
-      io.reads[i] = times * io.reads[i];
-      io.writes[i] = times * io.writes[i];
+      if (io.reads[i] != 0) io.reads[i] = times * io.reads[i];
+      if (io.writes[i] != 0) io.writes[i] = times * io.writes[i];
     }
     return io;
   }
@@ -44,7 +45,8 @@ struct Io {
  private:
   static constexpr Words sum(const std::array<Words, kSlowArrays>& words) {
     Words total;
-    for (Words w : words) total += w;
+    for (const Words w : words)
+      if (w != 0) total += w;
     return total;
   }
 };

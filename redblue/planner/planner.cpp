@@ -68,12 +68,6 @@ schedule::Limits limits_of(const Options& o, Operation op) {
   return limits;
 }
 
-void require_schedule(const Options& o, Operation op) {
-  if (o.schedule.empty() || o.registry->find(op, o.schedule) != nullptr) return;
-  throw InvalidProblem(fmt::format("no schedule of operation {} is called '{}': {}", name_of(op), o.schedule,
-                                   choice(o.schedule, o.registry->names(op))));
-}
-
 void require_tiling(const Schedule& s, const Sizes& x, const Tiling& tiling) {
   for (const schedule::TileSize& k : tiling)
     if (const index_t least = s.tile_size(k.name).least; k.value < least)
@@ -170,7 +164,7 @@ void consider(Plan& plan, const std::shared_ptr<const Schedule>& schedule, const
               const schedule::Limits& limits, PairLists lists, std::span<const Row> known) {
   const Options& o = plan.options;
   const Schedule& s = *schedule;
-  if (o.schedule.empty() ? !is_for(s, x, limits.M - limits.reserve, lists) : !s.is_called(o.schedule)) return;
+  if (o.schedule.empty() && !is_for(s, x, limits.M - limits.reserve, lists)) return;
   if (const auto why = obstacle(s, plan, x)) {
     plan.refused.push_back({s.name, *why, std::nullopt});
     return;
@@ -248,16 +242,23 @@ bool saves_nothing(const Plan& plan, const Schedule& s, const Sizes& x, const sc
   return others && !saves_enough(limits.price.of(least), *others);
 }
 
-/// A plan with nothing but its rows, cheapest first, and what is refused.
+/// All schedules of an operation, or the one that is asked for.
+std::span<const std::shared_ptr<const Schedule>> schedules_for(const Options& o, Operation op) {
+  const auto all = o.registry->of(op);
+  if (o.schedule.empty()) return all;
+  for (const auto& s : all)
+    if (s->is_called(o.schedule)) return {&s, 1};
+  const std::string text = fmt::format("no schedule of operation {} is called '{}': ", name_of(op), o.schedule);
+  throw InvalidProblem(text + choice(o.schedule, o.registry->names(op)));
+}
+
+/// A plan with nothing but its rows, cheapest first, and what is refused, under options that were validated.
 Plan plan_of_rows(const Problem& problem, const Options& options, const Sizes& x, PairLists lists,
                   std::span<const Row> known = {}) {
-  validate(options, problem.op);
-  require_schedule(options, problem.op);
   Plan plan;
-  plan.problem = problem;
-  plan.options = options;
+  plan.problem = problem, plan.options = options;
   const schedule::Limits limits = limits_of(options, problem.op);
-  const auto schedules = options.registry->of(problem.op);
+  const auto schedules = schedules_for(options, problem.op);
   // Lists of pairs without a pattern come last: they take long to try, and seldom pay.
   const auto is_last = [&](const Schedule& s) {
     return s.traits.lists_pairs && options.schedule.empty() && !has_pattern(x);
@@ -299,8 +300,7 @@ Plan plan_in_order(const Problem& problem, const Options& options) {
   if (first_choice(plan, x) == plan.rows.end()) plan = plan_of_rows(problem, options, x, PairLists::long_ones);
   auto chosen = first_choice(plan, x);
   plan.options.M = in_bounds.M;
-  plan.bounds = std::move(bounds);
-  plan.bound = bound::best(plan.bounds);
+  plan.bound = bound::best(plan.bounds = std::move(bounds));
   if (chosen == plan.rows.end()) {
     say_what_is_needed(plan);
     throw_nothing_fits(plan);

@@ -27,7 +27,10 @@ struct Prices {
   Words writing(SlowArray a) const { return write[index_of(a)]; }
   Words of(const Io& io) const {
     Words total;
-    for (std::size_t a = 0; a < kSlowArrays; ++a) total += read[a] * io.reads[a] + write[a] * io.writes[a];
+    for (std::size_t a = 0; a < kSlowArrays; ++a) {  // few arrays are one schedule's
+      if (io.reads[a] != 0) total += read[a] * io.reads[a];
+      if (io.writes[a] != 0) total += write[a] * io.writes[a];
+    }
     return total;
   }
 };
