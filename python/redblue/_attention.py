@@ -17,7 +17,7 @@ from ._call import scales as int8
 from ._call.arrays import is_tensor, require_shape
 from ._call.calls import Call, call_for, key_as_given, remember
 from ._call.families import family_of
-from ._call.lse import of_rows, require_keys, rescaled
+from ._call.lse import has_float_bias, of_rows, require_keys, rescaled
 from ._call.options import ARRAYS, NAMES, OPTIONS, Options
 from ._call.request import Request
 from ._call.settings import add_help, outputs, settings_of, sizes_of, tokens_first, unknown_options
@@ -327,6 +327,13 @@ def gradients_request(
     return (without_products(r) if r.settings.scale == 0 else r), ""
 
 
+def seen(r: Request, q: Any, k: Any, v: Any, o: Any, lse: Any, options: Options) -> tuple[Any, Any]:
+    """o and lse as given, or those of a forward pass where what follows must see lse: under a bias of floats."""
+    if lse is None and has_float_bias(r):
+        return forward(q, k, v, None, True, {**options, "schedule": None})  # type: ignore[no-any-return]
+    return o, lse
+
+
 def attention_backward(
     do: Any,
     q: Any,
@@ -370,6 +377,8 @@ def attention_backward(
     r, _ = gradients_request(q, k, v, bias_gradient, sinks_gradient, options)
     if (o is None) != (lse is None) and r.settings.approximate is None:
         raise InvalidProblem("o and lse: give both, as attention(..., return_lse=True) returns them, or neither")
+    if r.settings.approximate is None:
+        o, lse = seen(r, q, k, v, o, lse, options)
     family = r.family
     do, o, lse, dlse = (
         None if x is None else family.given(x, name) for x, name in ((do, "do"), (o, "o"), (lse, "lse"), (dlse, "dlse"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any, NamedTuple, Optional
 
-from ._attention import forward, refuse_gradients, request, require_exact
+from ._attention import refuse_gradients, request, require_exact, seen
 from ._call.arrays import require_shape
 from ._call.calls import call_for
 from ._call.lse import has_float_bias, require_keys, rescaled
@@ -58,7 +58,7 @@ def attention_tangent(
     r = _request("attention_tangent", q, k, v, o, lse, options)
     moves = tbias is not None, tsinks is not None
     _require_moving(r, moves, "tbias", "tsinks")
-    o, lse = _seen(r, q, k, v, o, lse, options)
+    o, lse = seen(r, q, k, v, o, lse, options)
     family, given = r.family, _directions(r, moves, tq=tq, tk=tk, tv=tv, tbias=tbias, tsinks=tsinks)
     call = call_for("tangent", family, r.q, r.k, r.v, r.settings, (o is not None, False, *moves))
     found = Tangents(family.empty(r.q, call.o_shape, call.type), family.empty(r.q, call.lse_shape, call.lse_type))
@@ -91,7 +91,7 @@ def attention_second(
     r = _request("attention_second", q, k, v, o, lse, options)
     moves = flag("bias_gradient", bias_gradient) or gbias is not None, flag("sinks_gradient", sinks_gradient) or gsinks is not None
     _require_moving(r, moves, "gbias and bias_gradient", "gsinks and sinks_gradient")
-    o, lse = _seen(r, q, k, v, o, lse, options)
+    o, lse = seen(r, q, k, v, o, lse, options)
     family, given = r.family, _directions(r, moves, gq=gq, gk=gk, gv=gv, gbias=gbias, gsinks=gsinks)
     if dlse is not None:
         require_keys(r.k.shape[-3 if tokens_first(r.settings.layout) else -2], r.sinks)
@@ -132,13 +132,6 @@ def _request(what: str, q: Any, k: Any, v: Any, o: Any, lse: Any, options: Optio
     r = request(q, k, v, **options)
     require_exact(r.settings.approximate, r.tolerance, what)
     return r
-
-
-def _seen(r: Request, q: Any, k: Any, v: Any, o: Any, lse: Any, options: Options) -> tuple[Any, Any]:
-    """o and lse as given, or those of a forward pass where what follows must see lse: under a bias of floats."""
-    if lse is None and has_float_bias(r):
-        return forward(q, k, v, None, True, {**options, "compute": None, "schedule": None})  # type: ignore[no-any-return]
-    return o, lse
 
 
 def _require_moving(r: Request, moves: tuple[bool, bool], of_bias: str, of_sinks: str) -> None:

@@ -221,6 +221,8 @@ def test_what_is_not_computed_is_refused():
     ):
         with pytest.raises(redblue.InvalidProblem, match=match):
             redblue.attention_tangent(q, k, v, q, k, v, **options)
+    with pytest.raises(TypeError, match="out: this function returns new arrays"):
+        redblue.attention_tangent(q, k, v, q, k, v, out=q)
     with pytest.raises(redblue.InvalidProblem, match="tk is"):
         redblue.attention_tangent(q, v, v, q, k, v)
 

@@ -53,6 +53,8 @@ def unknown_options(caller: str, unknown: Iterable[str], known: Iterable[str]) -
     if name in SCALES:
         return TypeError(f"{caller} has no option '{name}': int8 keys and values are for attention, explain and "
                          "flash_attn_with_kvcache (k_descale, v_descale); elsewhere give floats, words times scales")  # fmt: skip
+    if name == "out":
+        return TypeError("out: this function returns new arrays, and takes none to write to; leave it out")
     meant = [option for option in elsewhere if option in known] or ([] if sizes else difflib.get_close_matches(name, known, n=1))
     if "bias" in meant and "mask" in name.lower():
         shape = " (its shape)" if "n_q" in known else ""
