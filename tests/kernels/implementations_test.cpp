@@ -105,7 +105,7 @@ class ImplementationsTest : public testing::Test {
   double power() { return std::ldexp(1.0, static_cast<int>(draw(0, 40))); }
 
   template <class F>
-  void on_every_isa(const F& f, int times = test::few_cases() ? 30 : 150) {
+  void on_every_isa(const F& f, int times = test::cases(150)) {
     if (!on_every_vector_isa<T>(times, f))
       GTEST_SKIP() << "this machine has no instruction set with implementations of its own";
   }
@@ -273,7 +273,7 @@ TYPED_TEST(ImplementationsTest, OnlineAttentionOfAnyScoresIsTheCompositionOfItsP
 TYPED_TEST(ImplementationsTest, OnlineAttentionOfFewPairsIsTheCompositionOfItsParts) {
   using T = TypeParam;
   index_t taken = 0;
-  const int times = test::few_cases() ? 8 : 80;
+  const int times = std::max(8, test::cases(80));
   this->on_every_isa(
       [&](const Implementations<T>& table) {
         const auto words = [&] { return this->draw(0, 9) == 0 ? this->draw(250, 260) : this->size(); };
@@ -319,7 +319,7 @@ TYPED_TEST(ImplementationsTest, GradientsOfFewPairsAreTheCompositionOfTheirParts
   using T = TypeParam;
   constexpr T kInfinity = std::numeric_limits<T>::infinity(), kNaN = std::numeric_limits<T>::quiet_NaN();
   index_t gradients_taken = 0, products_taken = 0;
-  const int times = test::few_cases() ? 6 : 60;
+  const int times = std::max(6, test::cases(60));
   this->on_every_isa(
       [&](const Implementations<T>& table) {
         const auto words = [&] { return this->draw(0, 9) == 0 ? this->draw(250, 260) : this->size(); };
@@ -386,7 +386,8 @@ TYPED_TEST(ImplementationsTest, GradientsOfFewPairsAreTheCompositionOfTheirParts
         EXPECT_LT(difference(fast_dV, dV, skips), this->allowed);
       },
       times);
-  EXPECT_TRUE(this->IsSkipped() || std::min(gradients_taken, products_taken) > (test::few_cases() ? 0 : 25))
+  EXPECT_TRUE(this->IsSkipped() ||
+              std::min(gradients_taken, products_taken) > (test::few_cases() ? 0 : test::cases(25)))
       << "few blocks were taken pair by pair: " << gradients_taken << ", " << products_taken;
 }
 
@@ -605,7 +606,7 @@ TYPED_TEST(ImplementationsTest, KeyGradientsOfAnyScoresAreTheCompositionOfTheirP
     EXPECT_LT(difference(fast_dV, dV, skips), most);
   });
   if (this->IsSkipped() || this->HasFailure()) return;
-  EXPECT_GE(compared, test::few_cases() ? 26 : 130);
+  EXPECT_GE(compared, test::cases(150) * 13 / 15);
 }
 
 TYPED_TEST(ImplementationsTest, ProductsAgreeForAnyTransposeAndStride) {

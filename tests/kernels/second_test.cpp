@@ -53,7 +53,7 @@ TYPED_TEST_SUITE(TilesOfSecondDerivatives, TypesOfWords);
 
 TYPED_TEST(TilesOfSecondDerivatives, AreTheCompositionOfTheirParts) {
   using T = TypeParam;
-  const bool any = on_every_vector_isa<T>(test::few_cases() ? 30 : 150, [&](const Implementations<T>& table) {
+  const bool any = on_every_vector_isa<T>(test::cases(150), [&](const Implementations<T>& table) {
     const index_t rows = this->size(), keys = this->size(), d_v = this->size();
     const index_t d = this->draw(0, 5) == 0 ? 300 : this->size();  // more than come at a time
     Matrix<T> Q = this->matrix(rows, d), A = this->matrix(rows, d), dO = this->matrix(rows, d_v),

@@ -233,7 +233,7 @@ class ChooseTiling : public testing::TestWithParam<Registered> {
   template <class Change>
   void check(const Change& change) {
     const plan::Schedule& s = *GetParam();
-    const auto count = few_cases() ? 2u : 20u;
+    const auto count = static_cast<unsigned>(cases(20));
     for (unsigned seed = 1; seed <= count; ++seed) {
       std::mt19937 random(seed);
       const claims::Draw draw = [&](index_t least, index_t most) {

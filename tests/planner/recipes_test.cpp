@@ -72,7 +72,7 @@ TEST(Recipes, TakeAboutTheLeastModelledTime) {
     Recipes recipes;
     std::vector<double> ratios;
     double logs = 0;
-    for (int i = 0; i < (few_cases() ? 12 : 60); ++i) {
+    for (int i = 0; i < cases(60); ++i) {
       const Problem p = any_problem(random);
       const plan::Plan least = make_fastest_plan(p, {}, time), quick = recipes.plan(p, {}, time);
       EXPECT_EQ(quick.rows.size(), 1);
@@ -96,7 +96,7 @@ TEST(Recipes, WalkFewTilingsAndOperationsForAnyLength) {
   plan::Options options;
   options.M = fast_memory_of(time.hardware, time.dtype);
   std::mt19937 random(5);
-  for (int i = 0; i < (few_cases() ? 20 : 200); ++i) {
+  for (int i = 0; i < cases(200); ++i) {
     Problem p = any_problem(random);
     const index_t times = index_t{1} << random() % 9;  // up to 2^20 tokens
     for (index_t* n : {&p.n_q, &p.n_k})

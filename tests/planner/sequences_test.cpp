@@ -61,7 +61,7 @@ TEST_P(SequencesOf, MoveTheWordsOfEachAloneUnderTheSameSchedule) {
     return std::uniform_int_distribution<index_t>(least, most)(random);
   };
   int compared = 0;
-  for (int round = 0; round < (few_cases() ? 6 : 60); ++round) {
+  for (int round = 0; round < cases(60); ++round) {
     const Sequences s = any_sequences(GetParam(), draw);
     plan::Options o;
     o.M = draw(60, 3000);
@@ -87,7 +87,7 @@ TEST_P(SequencesOf, MoveTheWordsOfEachAloneUnderTheSameSchedule) {
       EXPECT_EQ(moved(r).str(), alone[r.schedule].first.str()) << r.schedule << " in round " << round;
     }
   }
-  EXPECT_GT(compared, few_cases() ? 0 : 40);
+  EXPECT_GT(compared, few_cases() ? 0 : cases(40));
 }
 
 INSTANTIATE_TEST_SUITE_P(EveryPass, SequencesOf,

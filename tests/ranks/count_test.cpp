@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <array>
-#include <cstdlib>
 #include <map>
 #include <set>
 #include <tuple>
@@ -64,7 +63,7 @@ RC_GTEST_PROP(RankCounts, FormulasAreWhatTheStepsSay, ()) {
 
 /// All divisions of 1 to 64 ranks, with sizes below and above the number of ranks.
 TEST(RankCounts, FormulasHoldForEveryDivisionOfUpTo64Ranks) {
-  const int step = std::getenv("REDBLUE_FEW_CASES") != nullptr ? 7 : 1;
+  const int step = redblue::test::few_cases() ? 7 : 1;
   std::uint64_t seed = 1;
   const auto draw = [&](index_t most) {  // 0 to most
     seed = seed * 6364136223846793005u + 1442695040888963407u;

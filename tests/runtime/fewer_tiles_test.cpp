@@ -88,11 +88,11 @@ TEST(FewerTiles, TakeWhatTheWholeTakes) {
   int rows = 0, shorter = 0;
   index_t groups = 0;
   for (const Problem& p : long_problems())
-    for (const Words M : first_of<Words>({200, 60, 1500}))
-      for (const DType dtype : {DType::f32, DType::f16}) {
-        plan::Options o;
-        o.M = M;
-        const plan::Plan plan = plan::make_plan(p, o);
+    for (const Words M : first_of<Words>({200, 60, 1500})) {
+      plan::Options o;
+      o.M = M;
+      const plan::Plan plan = plan::make_plan(p, o);
+      for (const DType dtype : {DType::f32, DType::f16})
         for (const plan::Row& row : plan.rows) {
           plan::Instances x = plan.instances();
           x.count = 1;
@@ -107,7 +107,7 @@ TEST(FewerTiles, TakeWhatTheWholeTakes) {
           ++rows;
           shorter += some.calls * 2 < whole.calls;
         }
-      }
+    }
   EXPECT_GT(shorter * 3, rows);
   EXPECT_GE(groups, 4);
 }

@@ -55,7 +55,7 @@ TEST(HugeScores, TheLargestHasAllTheWeightInEverySchedule) {
     for (const DType compute : {DType::f32, DType::f64})
       for (const double size : sizes(compute)) {
         const Huge x(shape, size);
-        for (const plan::Plan& plan : plans_of_every_schedule(x.p)) {
+        for (const plan::Plan& plan : plans_in_turn(x.p)) {
           if (!plan.row().algorithm->traits.stable || (shape.n_k > 1000 && plan.row().schedule != "split_keys"))
             continue;
           SCOPED_TRACE(text_of(plan) + ", scores of " + std::to_string(size) + " in " + std::string(name_of(compute)));
@@ -148,7 +148,7 @@ TEST(HugeScores, EqualOnesGiveTheMeanOfTheValues) {
         std::fill(x.k.begin(), x.k.end(), size / 2);
         std::vector<double> mean(static_cast<std::size_t>(p.d_v));
         for (std::size_t i = 0; i < x.v.size(); ++i) mean[i % mean.size()] += x.v[i] / static_cast<double>(p.n_k);
-        for (const plan::Plan& plan : plans_of_every_schedule(p)) {
+        for (const plan::Plan& plan : plans_in_turn(p)) {
           const index_t handed_on = roundings_of(plan).lse;
           if (!plan.row().algorithm->traits.stable || (p.n_k > 1000 && handed_on == 0)) continue;
           EXPECT_EQ(handed_on > 0, !plan.row().algorithm->caveat(p.sizes(), plan.row().tiling).empty());
@@ -176,7 +176,7 @@ TEST(HugeScores, OfAnyDataGiveFiniteNumbers) {
       Data x = generate(p);
       for (double& q : x.q) q *= size;
       const double most = *std::max_element(x.v.begin(), x.v.end()), least = *std::min_element(x.v.begin(), x.v.end());
-      for (const plan::Plan& plan : plans_of_every_schedule(p)) {
+      for (const plan::Plan& plan : plans_in_turn(p)) {
         if (!plan.row().algorithm->traits.stable || roundings_of(plan).lse > 0) continue;
         SCOPED_TRACE(text_of(plan) + ", scores of " + std::to_string(size));
         Arrays a(p, DType::f32, DType::f32);
@@ -185,7 +185,7 @@ TEST(HugeScores, OfAnyDataGiveFiniteNumbers) {
         for (const double l : a.lse.get()) ASSERT_TRUE(std::isfinite(l));
         for (const double o : a.o.get()) ASSERT_TRUE(o <= most + 1e-5 && o >= least - 1e-5) << o;
       }
-      for (const plan::Plan& plan : backward_plans(p)) {
+      for (const plan::Plan& plan : in_turn(backward_plans(p))) {
         SCOPED_TRACE(text_of(plan) + ", scores of " + std::to_string(size));
         Filled a = backward_of(plan, DType::f32, x);
         run(plan, a.tensors());

@@ -133,12 +133,10 @@ class ModifiersTest : public testing::Test {
   }
 };
 
-TEST_F(ModifiersTest, ForwardIsWhatItsDefinitionSays) { try_all(Operation::forward, few_cases() ? 15 : 150, 6); }
-TEST_F(ModifiersTest, GradientsAreWhatTheirDefinitionSays) { try_all(Operation::backward, few_cases() ? 15 : 150, 6); }
-TEST_F(ModifiersTest, TangentsAreWhatTheirDefinitionSays) { try_all(Operation::tangent, few_cases() ? 15 : 150, 1); }
-TEST_F(ModifiersTest, GradientsOfGradientsAreWhatTheirDefinitionSays) {
-  try_all(Operation::second, few_cases() ? 15 : 150, 1);
-}
+TEST_F(ModifiersTest, ForwardIsWhatItsDefinitionSays) { try_all(Operation::forward, cases(150), 6); }
+TEST_F(ModifiersTest, GradientsAreWhatTheirDefinitionSays) { try_all(Operation::backward, cases(150), 6); }
+TEST_F(ModifiersTest, TangentsAreWhatTheirDefinitionSays) { try_all(Operation::tangent, cases(150), 1); }
+TEST_F(ModifiersTest, GradientsOfGradientsAreWhatTheirDefinitionSays) { try_all(Operation::second, cases(150), 1); }
 
 TEST_F(ModifiersTest, ThreadsAndTilingsDropTheSameWeights) {
   Problem p{.op = Operation::backward, .batch = 2, .heads = 2, .n_q = 70, .n_k = 90, .d = 16, .d_v = 16};

@@ -7,13 +7,18 @@
 
 namespace redblue::test {
 
-/// scripts/test.sh sets REDBLUE_FEW_CASES where the same test runs with all its cases elsewhere.
-inline bool few_cases() { return std::getenv("REDBLUE_FEW_CASES") != nullptr; }
-
-/// How many random cases to run where a full run takes `all`; with REDBLUE_FEW_CASES=10 they are a tenth.
-inline int cases(int all) {
-  return few_cases() ? std::max(1, all / std::max(1, std::atoi(std::getenv("REDBLUE_FEW_CASES")))) : all;
+/// 3 for a third of the random cases, 10 for a tenth: scripts/test.sh sets REDBLUE_FEW_CASES.
+inline int share_of_cases() {
+  const char* const share = std::getenv("REDBLUE_FEW_CASES");
+  return share == nullptr ? 1 : std::max(1, std::atoi(share));
 }
+
+/// Whether they are fewer than a third: the same test then runs elsewhere with more, and what takes long is left to
+/// that.
+inline bool few_cases() { return share_of_cases() > 3; }
+
+/// How many random cases to run where a full run takes `all`.
+inline int cases(int all) { return std::max(1, all / share_of_cases()); }
 
 /// Which of a list of cases to run; few are the first, the last, and every fourth between them.
 template <class T>
@@ -32,18 +37,19 @@ std::vector<T> first_of(std::vector<T> all) {
   return all;
 }
 
-/// Which cases of a list to run in a test that runs them again and again, each time on something else; few are every
-/// third one, beginning with another one each time, so that all of them run where a test has enough to run them on.
+/// Which cases of a list to run in a test that runs them again and again, each time on something else; a third and
+/// fewer are every third one, beginning with another one each time, so that all of them run where a test has enough to
+/// run them on. A twentieth and fewer are every ninth.
 template <class T>
 std::vector<T> in_turn(std::vector<T> all) {
-  constexpr std::size_t kTurns = 3;
-  if (!few_cases() || all.empty()) return all;
+  if (share_of_cases() == 1 || all.empty()) return all;
+  const std::size_t turns = share_of_cases() < 20 ? 3 : 9;
   static const testing::TestInfo* test = nullptr;
   static std::size_t round = 0;
   const auto* const now = testing::UnitTest::GetInstance()->current_test_info();
   if (now != test) test = now, round = 0;  // a test runs the same cases whatever ran before
   std::vector<T> some;
-  for (std::size_t i = round++ % std::min(kTurns, all.size()); i < all.size(); i += kTurns) some.push_back(all[i]);
+  for (std::size_t i = round++ % std::min(turns, all.size()); i < all.size(); i += turns) some.push_back(all[i]);
   return some;
 }
 
