@@ -122,9 +122,11 @@ def _with_words(r: Request, word: str) -> Request:
 def _call_for(op: str, r: Request, s: Settings, gradients: tuple) -> tuple[Call, Request]:
     """With the settings; gradients need less fast memory than this pass may: then it takes any."""
     try:
-        return call_for(op, r.family, r.q, r.k, r.v, s, gradients), r._replace(settings=s)
+        call = call_for(op, r.family, r.q, r.k, r.v, s, gradients)
     except CapacityError:
-        return _call_for(op, r, s._replace(M=None, memory=None), gradients)
+        s = s._replace(M=None, memory=None)
+        call = call_for(op, r.family, r.q, r.k, r.v, s, gradients)
+    return call, r._replace(settings=s)
 
 
 def _by_state(r: Request, s: Settings, lse: Any, word: str) -> Any:
