@@ -10,7 +10,7 @@ scripts/test.sh           what to run first: all C++ tests, with a tenth of thei
                           NumPy only. About 10 minutes on two cores from nothing, 6 after scripts/demo.sh.
 scripts/test.sh PART...   these parts, with all random cases. Beside its own minutes, a part that is marked * takes the minutes
                           of a build: 7 from nothing, 4 after scripts/demo.sh.
-scripts/test.sh --all     all parts, with a third of the random cases of cpp, and warnings as errors: about 38 minutes. CI runs
+scripts/test.sh --all     all parts, with a third of the random cases of cpp, and warnings as errors: about 34 minutes. CI runs
                           this; before a release all random cases run, too: scripts/test.sh cpp.
 
   cpp          6  *  C++ tests; snippets that must not compile; a schedule added to a copy
