@@ -221,10 +221,10 @@ def test_queries_with_nothing_but_lowest_numbers_have_the_weights_of_the_maths(d
 
     of_ours = lambda q, k, v: rj.attention(q, k, v, bias=bias)
     tolerance = {"float32": 1e-5, "bfloat16": 0.1}[dtype]
-    moved = [jax.jvp(lambda v: f(q, k, v), (v,), (v,))[1] for f in (of_ours, theirs)]
+    moved = [jax.jit(lambda v, f=f: jax.jvp(lambda v: f(q, k, v), (v,), (v,))[1])(v) for f in (of_ours, theirs)]
     np.testing.assert_allclose(*(x.astype(jnp.float64) for x in moved), atol=tolerance)
     loss = lambda f: lambda x: (f(*x).astype(jnp.float64) ** 2).sum()
-    penalty = lambda f: jax.grad(lambda x: sum((g.astype(jnp.float64) ** 2).sum() for g in jax.grad(loss(f))(x)))
+    penalty = lambda f: jax.jit(jax.grad(lambda x: sum((g.astype(jnp.float64) ** 2).sum() for g in jax.grad(loss(f))(x))))
     for a, b in zip(penalty(of_ours)((q, k, v)), penalty(theirs)((q, k, v))):
         np.testing.assert_allclose(a.astype(jnp.float64), b.astype(jnp.float64), rtol=tolerance, atol=10 * tolerance)
 
