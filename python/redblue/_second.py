@@ -95,17 +95,17 @@ def attention_second(
     family, given = r.family, _directions(r, moves, gq=gq, gk=gk, gv=gv, gbias=gbias, gsinks=gsinks)
     if dlse is not None:
         require_keys(r.k.shape[-3 if tokens_first(r.settings.layout) else -2], r.sinks)
-        given["dlse"] = dlse = family.given(dlse, "dlse")
+        dlse = family.given(dlse, "dlse")
     do = family.given(do, "do")
     call = call_for("second", family, r.q, r.k, r.v, r.settings, (o is not None, dlse is not None, *moves))
     require_shape("do", do, call.o_shape)
     if dlse is not None:
         require_shape("dlse", dlse, call.lse_shape)
-        given["dlse"] = dlse = dlse.reshape(call.lse_shape)
+        dlse = dlse.reshape(call.lse_shape)
     if lse is not None:
         lse = family.given(lse, "lse")
         require_shape("lse", lse, call.lse_shape)
-        do, given["dlse"] = rescaled(r, call, do.reshape(call.o_shape), dlse, lse.reshape(call.lse_shape))
+        do, dlse = rescaled(r, call, do.reshape(call.o_shape), dlse, lse.reshape(call.lse_shape))
 
     def like(x: Any) -> Any:
         return family.empty(x, tuple(x.shape), family.type_of(x, "an input"))
@@ -115,7 +115,7 @@ def attention_second(
     of_bias, of_sinks = (like(x) if wanted else None for x, wanted in zip((r.bias, r.sinks), moves))
     found = SecondGradients(like(r.q), like(r.k), like(r.v), of_do, of_dlse, of_bias, of_sinks)
     names = ("lq", "lk", "lv", "ldo", "ldlse", "lbias", "lsinks")
-    _run(r, call, found, o, lse, do=do, **dict(zip(names, found)), **given)
+    _run(r, call, found, o, lse, do=do, dlse=dlse, **dict(zip(names, found)), **given)
     return SecondGradients(*(None if x is None else family.finished(x) for x in found))
 
 

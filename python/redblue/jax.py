@@ -80,9 +80,10 @@ class _Traced(NumPy):
         return tuple(_run(_name(call, "part", r, ()), results, r.arrays(o, lse), None))
 
     @staticmethod
-    def moved(call: Call, r: Request, o: Any, lse: Any, along: dict) -> tuple:
+    def moved(call: Call, r: Request, o: Any, lse: Any, along: dict, seed: Any = None) -> tuple:
         results = [(call.o_shape, r.q.dtype), (call.lse_shape, _lse_type(call))]
-        return tuple(_run(_name(call, "tangent", r, (False, False)), results, r.arrays(o, lse, **along), None))
+        moves = "tbias" in along, "tsinks" in along
+        return tuple(_run(_name(call, "tangent", r, moves), results, r.arrays(o, lse, **along), seed))
 
 
 def attention(
@@ -253,8 +254,7 @@ def _tangents(given: dict, fixed: tuple) -> list:
     results = [(call.o_shape, r.q.dtype), (call.lse_shape, _lse_type(call))]
     if call.plan is None:
         return [jnp.zeros(*x) for x in results]
-    arrays = r.arrays(given["o"], given["lse"], **_directions(given, "t"))
-    to, tlse = _run(_name(call, "tangent", r, moves), results, arrays, given.get("seed"))
+    to, tlse = _Traced.moved(call, r, given["o"], given["lse"], _directions(given, "t"), given.get("seed"))
     if has_float_bias(r):  # tangents have the weights as a factor, as gradients do
         to, tlse = _rescaled(r, call, to, tlse, given["lse"])
     return [x.astype(type) for x, (_, type) in zip((to, tlse), results)]

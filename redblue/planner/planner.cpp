@@ -242,27 +242,25 @@ bool saves_nothing(const Plan& plan, const Schedule& s, const Sizes& x, const sc
   return others && !saves_enough(limits.price.of(least), *others);
 }
 
-/// All schedules of an operation, or the one that is asked for.
-std::span<const std::shared_ptr<const Schedule>> schedules_for(const Options& o, Operation op) {
-  const auto all = o.registry->of(op);
-  if (o.schedule.empty()) return all;
-  for (const auto& s : all)
-    if (s->is_called(o.schedule)) return {&s, 1};
-  const std::string text = fmt::format("no schedule of operation {} is called '{}': ", name_of(op), o.schedule);
-  throw InvalidProblem(text + choice(o.schedule, o.registry->names(op)));
-}
-
 /// A plan with nothing but its rows, cheapest first, and what is refused, under options that were validated.
 Plan plan_of_rows(const Problem& problem, const Options& options, const Sizes& x, PairLists lists,
                   std::span<const Row> known = {}) {
   Plan plan;
-  plan.problem = problem, plan.options = options;
+  plan.problem = problem;
+  plan.options = options;
   const schedule::Limits limits = limits_of(options, problem.op);
-  const auto schedules = schedules_for(options, problem.op);
+  if (!options.schedule.empty()) {
+    const auto named = options.registry->find(problem.op, options.schedule);
+    if (named == nullptr)
+      throw InvalidProblem(fmt::format("no schedule of operation {} is called '{}': {}", name_of(problem.op),
+                                       options.schedule,
+                                       choice(options.schedule, options.registry->names(problem.op))));
+    consider(plan, named, x, limits, lists, known);
+    return plan;
+  }
+  const auto schedules = options.registry->of(problem.op);
   // Lists of pairs without a pattern come last: they take long to try, and seldom pay.
-  const auto is_last = [&](const Schedule& s) {
-    return s.traits.lists_pairs && options.schedule.empty() && !has_pattern(x);
-  };
+  const auto is_last = [&](const Schedule& s) { return s.traits.lists_pairs && !has_pattern(x); };
   for (const bool last : {false, true})
     for (const auto& schedule : schedules)
       if (is_last(*schedule) == last && !(last && saves_nothing(plan, *schedule, x, limits)))
@@ -300,7 +298,8 @@ Plan plan_in_order(const Problem& problem, const Options& options) {
   if (first_choice(plan, x) == plan.rows.end()) plan = plan_of_rows(problem, options, x, PairLists::long_ones);
   auto chosen = first_choice(plan, x);
   plan.options.M = in_bounds.M;
-  plan.bound = bound::best(plan.bounds = std::move(bounds));
+  plan.bounds = std::move(bounds);
+  plan.bound = bound::best(plan.bounds);
   if (chosen == plan.rows.end()) {
     say_what_is_needed(plan);
     throw_nothing_fits(plan);

@@ -157,9 +157,9 @@ Plan make_plan(const Problem& problem, const Options& options);
 // ---- For planners that rank by another measure (redblue/planner/fastest.hpp) ----
 
 /// The rows alone of schedules that fit, cheapest first; none where no schedule may be chosen. `x` is
-/// sizes_of(problem, options), and the problem and the options are valid. Queries and keys stay in their
-/// order. Throws InvalidProblem for a schedule that does not exist. `known`: rows that such calls
-/// made for this problem, with other M and multiples; of the same tiles they are not made again.
+/// sizes_of(problem, options), and the problem and the options are valid. Queries and keys stay in their order. Throws
+/// InvalidProblem for a schedule that does not exist. `known`: rows that such calls made for this problem, with other M
+/// and multiples; of the same tiles they are not made again.
 std::vector<Row> rows_that_fit(const Problem& problem, const Options& options, const Sizes& x,
                                std::span<const Row> known = {});
 /// Makes a plan for a problem under some options.

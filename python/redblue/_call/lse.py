@@ -114,7 +114,7 @@ def _placed(s: Settings, r: Request, call: Call) -> Optional[Settings]:
 
 
 def _with_words(r: Request, word: str) -> Request:
-    """r with q and k of this type, which then is that of the results."""
+    """r with q, k and v of this type, which then is that of the results."""
     q, k, v = (x if r.family.type_of(x, "q") == word else r.family.filled(x, x.shape, word, x) for x in (r.q, r.k, r.v))
     return r._replace(q=q, k=k, v=v)
 
